@@ -37,15 +37,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Recompute the numbers that the book's notebooks print and compare them
+    /// Recompute the numbers that the book's notebooks print, and compare the results
     ///
     /// Numbers that aren't compared are listed with the reason.
     Verify(verify::Options),
-    /// Print a notebook, a section or a cell as in the book, with Rust code
+    /// Print one of the book's notebooks, sections or cells with its Rust code
     Notebook(notebook::Options),
     /// Write the book's functions yourself and have them checked
     Practice(practice::Options),
-    /// Check the rules of this project that the compiler and clippy don't know
+    /// Check this project's rules that the compiler and Clippy don't enforce
     Tidy,
     /// Compare the speed of this project with PyTorch, nanoGPT, transformers and llama.cpp
     #[command(disable_help_flag = true)]

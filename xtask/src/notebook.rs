@@ -31,8 +31,8 @@ pub(crate) struct Options {
     /// again in the browser
     #[arg(long, requires = "html")]
     live: bool,
-    /// Folder of a run or model to use on chapter 5's interactive page [default: a model trained on
-    /// the short story of this project]
+    /// Folder of a run or model to use on the interactive page of chapter 5 [default: a model
+    /// trained on this project's short story]
     #[arg(long, value_name = "DIR", requires = "live")]
     model: Option<PathBuf>,
 }
@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     ensure!(
         lost == 0,
-        "{lost} cells didn't run; their output above says why"
+        "{lost} cells didn't run; see their output above for the reasons"
     );
     Ok(())
 }

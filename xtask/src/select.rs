@@ -16,7 +16,7 @@ use crate::documents::{Row, map, our_name_of, plain};
 pub(crate) struct CellFilter {
     /// A notebook (ch3, training, errata), a section (3.6), a cell ("In [36]"), an exercise
     /// (ex3.2), a listing ("Listing 3.5"), a figure ("Figure 3.18"), an item (MultiHeadAttention),
-    /// an erratum (B3), or a part of a name
+    /// an erratum (B3), or part of a name [default: all notebooks that don't take long]
     pub(crate) filter: Option<String>,
     /// Path to the book's text (the-verdict.txt), which some cells need [default: $BOOK_TEXT]
     #[arg(long, value_name = "FILE")]
@@ -139,7 +139,7 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     }
     if let Some(row) = of_item.first().or(rows.first()) {
         bail!(
-            "no cell computes \"{}\", but docs/book-map.md lists what belongs to it: {}",
+            "no cell computes \"{}\", but docs/book-map.md lists these items for it: {}",
             row.section,
             row.rust
         );
@@ -279,7 +279,7 @@ mod tests {
         ] {
             let message = rejection(words);
             let start = format!(
-                "no cell computes \"{section}\", but docs/book-map.md lists what belongs to it: {items}"
+                "no cell computes \"{section}\", but docs/book-map.md lists these items for it: {items}"
             );
             assert!(message.starts_with(&start), "{message}");
         }

@@ -207,7 +207,7 @@ impl Report {
             self.ran > 0,
             "nothing was compared because all selected cells were skipped{}",
             match self.how_to_give_text {
-                Some(how) => format!("; they need the book's text: {how}"),
+                Some(how) => format!("; these cells require the book's text: {how}"),
                 None => String::new(),
             }
         );

@@ -372,7 +372,7 @@ impl TryFrom<Contents> for KvCache {
         if keys.len() != len * features || values.len() != keys.len() || len > size.capacity {
             let (keys, values) = (keys.len(), values.len());
             return Err(format!(
-                "the KV cache is damaged: its keys have {keys} elements and its values have {values}, which doesn't match its size, {size:?}"
+                "the KV cache is damaged: it has {keys} key elements and {values} value elements, which doesn't match the cache's size, {size:?}"
             ));
         }
         let mut cache = Self::new(size);

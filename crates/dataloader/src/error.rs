@@ -64,7 +64,7 @@ pub enum DataLoaderError {
     },
     /// A token ID is too large for a file format that stores each ID in 16 bits.
     #[error(
-        "the token ID at position {position} is {id}, but this file format has 16 bits per ID, so an ID can be at most 65535"
+        "the token ID at position {position} is {id}, but this file format stores each ID in 16 bits, so an ID can be at most 65535"
     )]
     IdOverU16 {
         /// The token ID.
@@ -99,7 +99,7 @@ pub enum DataLoaderError {
     /// A saved position can't be used with a mix, because the position was saved from a mix with a
     /// different number of sources.
     #[error(
-        "the saved position belongs to a mix of {positions} sources, but this mix has {sources}"
+        "the saved position belongs to a mix of {positions} token sources, but this mix has {sources} sources"
     )]
     OtherSources {
         /// Number of sources in the position.
@@ -114,7 +114,7 @@ pub enum DataLoaderError {
     /// The corpus is too short for a single window. A window requires `max_length` input tokens and
     /// one more token, which is the target of the last input token.
     #[error(
-        "the corpus has {tokens} tokens, but with max_length {max_length}, a window and its targets need {}",
+        "the corpus has {tokens} tokens, but with max_length {max_length}, a window and its targets require at least {} tokens",
         .max_length.saturating_add(1)
     )]
     CorpusTooShort {

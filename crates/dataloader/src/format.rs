@@ -86,12 +86,12 @@ impl Format {
         let known = FileFormat::of(&head).map(|format| format.to_string());
         if let Some(kind) = known.or_else(|| kind_of(&head).map(str::to_owned)) {
             return Err(wrong(format!(
-                "this file looks like {kind}, but token IDs must be stored as .npy or as raw 16-bit integers (.astype(np.uint16).tofile(path) in NumPy)"
+                "this file looks like {kind}, but token IDs must be stored in a .npy file or as raw 16-bit integers (.astype(np.uint16).tofile(path) in NumPy)"
             )));
         }
         if !bytes.is_multiple_of(2) {
             return Err(wrong(format!(
-                "the file has {bytes} bytes, but with 2 bytes per token ID, the number of bytes must be even"
+                "the file has {bytes} bytes, but the number of bytes must be even, because each token ID takes 2 bytes"
             )));
         }
         Ok(Self {
@@ -160,7 +160,7 @@ impl Format {
                 })
             }
             Some([count]) => Err(format!(
-                "the NumPy header describes an array of {count} numbers of {width} bytes each, which doesn't match the {bytes} bytes of the file"
+                "the NumPy header describes an array of {count} numbers of {width} bytes each, which doesn't match the file size of {bytes} bytes"
             )),
             _ => Err("the array must have one dimension; convert it with .reshape(-1)".to_owned()),
         }

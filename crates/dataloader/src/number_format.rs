@@ -27,7 +27,7 @@ pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
     }
     Some(match head.trim_ascii_start().starts_with(b"<") {
         true => "an HTML page or other markup, perhaps from a failed download",
-        false => "a text, which a tokenizer makes ids of",
+        false => "plain text that hasn't been converted to token IDs",
     })
 }
 
@@ -82,7 +82,7 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
     if (is_wide && is_floats(head)) || is_half_floats(different) {
         return Some("floating-point numbers");
     }
-    is_bytes(different).then_some("uint8, one byte for each token")
+    is_bytes(different).then_some("8-bit integers (uint8)")
 }
 
 /// Returns true if the bytes are probably 32-bit or 64-bit floating-point numbers. The bytes are

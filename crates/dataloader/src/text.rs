@@ -44,13 +44,15 @@ pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, DataLoaderError> {
         path: path.to_owned(),
         position,
         looks_like: match (is_utf_16, has_nul) {
-            (true, _) if cfg!(windows) => "; it may be UTF-16; an editor can save it as UTF-8",
-            (true, _) => "; it may be UTF-16; iconv -f UTF-16 -t UTF-8 makes it UTF-8",
-            (false, true) => "; it has NUL bytes, so it may be a binary file",
+            (true, _) if cfg!(windows) => "; it may be UTF-16; use an editor to save it as UTF-8",
+            (true, _) => "; it may be UTF-16; to convert it, use iconv -f UTF-16 -t UTF-8",
+            (false, true) => "; it contains NUL bytes, so it may be a binary file",
             (false, false) if cfg!(windows) => {
-                "; it may be Latin-1; an editor can save it as UTF-8"
+                "; it may be Latin-1; use an editor to save it as UTF-8"
             }
-            (false, false) => "; it may be Latin-1; iconv -f WINDOWS-1252 -t UTF-8 makes it UTF-8",
+            (false, false) => {
+                "; it may be Latin-1; to convert it, use iconv -f WINDOWS-1252 -t UTF-8"
+            }
         },
     };
     let mut text = String::from_utf8(bytes).map_err(|error| {

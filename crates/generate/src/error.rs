@@ -16,7 +16,7 @@ pub enum GenerateError {
     EmptyPrompt,
     /// The context size is 0 or larger than the model's context length.
     #[error(
-        "context_size must be from 1 to the model's context length {context_length}, got {context_size}"
+        "context_size must be from 1 to {context_length}, the model's context length, got {context_size}"
     )]
     ContextSize {
         /// Requested context size.
@@ -38,17 +38,17 @@ pub enum GenerateError {
     /// The decoder state belongs to a model whose configuration differs from the configuration of
     /// the current model.
     #[error(
-        "this decoder state belongs to a model with another configuration; use the model that created the state"
+        "this decoder state belongs to a model with a different configuration; use the model that created the state"
     )]
     OtherModel,
     /// The batch doesn't contain a sequence with this slot.
     #[error(
-        "this batch has no text with the slot {0:?}, because the text was removed or the slot belongs to another batch"
+        "this batch has no text in the slot {0:?}: either the text was removed, or the slot belongs to another batch"
     )]
     UnknownSlot(Slot),
     /// A deserialized decoder state is damaged, because its text, its cache and the configuration
     /// of its model are inconsistent.
-    #[error("this decoder state is damaged, because its cache doesn't match its text or its model")]
+    #[error("this decoder state is damaged: its cache doesn't match its text or its model")]
     DamagedState,
     /// A stop string is empty. An empty stop string isn't allowed, because it occurs in every text
     /// and would therefore end the generation immediately.

@@ -37,7 +37,7 @@ pub fn softmax_with_temperature(
     if !(temperature.is_finite() && temperature > 0.0) {
         return Err(GenerateError::Setting {
             name: "temperature",
-            expected: "a finite number above 0",
+            expected: "a finite number greater than 0",
             value: temperature,
         });
     }

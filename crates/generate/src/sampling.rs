@@ -102,13 +102,13 @@ impl Sampling {
         for (name, expected, value, fits) in [
             (
                 "temperature",
-                "a finite number of at least 0",
+                "a finite number that is at least 0",
                 self.temperature,
                 self.temperature.is_finite() && self.temperature >= 0.0,
             ),
             (
                 "top_p",
-                "a number above 0 and at most 1",
+                "a number greater than 0 and at most 1",
                 self.top_p,
                 self.top_p > 0.0 && self.top_p <= 1.0,
             ),
@@ -120,7 +120,7 @@ impl Sampling {
             ),
             (
                 "repetition_penalty",
-                "a finite number above 0",
+                "a finite number greater than 0",
                 self.repetition_penalty,
                 self.repetition_penalty.is_finite() && self.repetition_penalty > 0.0,
             ),

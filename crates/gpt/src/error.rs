@@ -39,7 +39,7 @@ pub enum GptError {
     /// The weights of the model don't fit in the address space, or the number of bytes that using
     /// the model would require is too large to be calculated.
     #[error(
-        "the model has too many parameters, or using it takes more memory than this machine can address; choose smaller sizes"
+        "the model has too many parameters or needs more memory than this machine can address; choose a smaller configuration"
     )]
     TooLarge,
     /// The input doesn't contain any tokens.
@@ -76,7 +76,7 @@ pub enum GptError {
     },
     /// The inputs and the targets have different shapes.
     #[error(
-        "the inputs have shape {inputs:?}, but the targets have shape {targets:?}; both shapes must be equal"
+        "the inputs have shape {inputs:?}, but the targets have shape {targets:?}; the two shapes must be equal"
     )]
     Targets {
         /// Shape of the inputs, (batch, num_tokens).
@@ -102,7 +102,7 @@ pub enum GptError {
         targets: usize,
     },
     /// A network can't be created from this list of layer sizes.
-    #[error("layer_sizes must contain at least two sizes, none of which may be 0, got {0:?}")]
+    #[error("layer_sizes must contain at least two sizes, all of them greater than 0, got {0:?}")]
     LayerSizes(Vec<usize>),
     /// An error returned by the attention module.
     #[error(transparent)]

@@ -53,7 +53,7 @@ impl Embedding {
         for &id in ids {
             assert!(
                 (id as usize) < num_embeddings,
-                "Embedding::forward: the ID {id} is out of range for a table of {num_embeddings} rows"
+                "Embedding::forward: the ID {id} is out of range for a table with {num_embeddings} rows"
             );
             out.extend(self.weight.row(id as usize));
         }
@@ -94,7 +94,7 @@ impl Embedding {
         );
         if let Some(id) = ids.iter().find(|&&id| id as usize >= num_embeddings) {
             panic!(
-                "Embedding::backward: the ID {id} is out of range for a table of {num_embeddings} rows"
+                "Embedding::backward: the ID {id} is out of range for a table with {num_embeddings} rows"
             );
         }
         assert!(

@@ -25,7 +25,7 @@ pub enum TokenizerError {
     },
     /// The vocabulary doesn't contain an ID that should be decoded.
     #[error(
-        "the token ID at position {position} is {id}, but the IDs of the vocabulary are less than {vocab_size}"
+        "the token ID at position {position} is {id}, but it must be less than the vocabulary size, {vocab_size}"
     )]
     UnknownId {
         /// The unknown ID.
@@ -36,14 +36,14 @@ pub enum TokenizerError {
         vocab_size: usize,
     },
     /// The vocabulary doesn't contain a token that the tokenizer requires.
-    #[error("the vocabulary doesn't contain the token {token:?}, which is required")]
+    #[error("the vocabulary doesn't contain the required token {token:?}")]
     MissingToken {
         /// The missing token.
         token: &'static str,
     },
     /// The vocabulary has no token for a single byte, so text that contains this byte can't be
     /// encoded.
-    #[error("the vocabulary must have a token for each byte, but it has none for {byte:#04x}")]
+    #[error("the vocabulary must contain a token for each byte, but it has none for {byte:#04x}")]
     MissingByte {
         /// The byte without a token.
         byte: u8,

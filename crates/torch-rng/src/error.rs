@@ -50,7 +50,7 @@ pub enum StateError {
     /// All 19,937 bits of the state that the Mersenne Twister uses are 0. From such a state, the
     /// generator would return zeros forever.
     #[error(
-        "the state of the random number generator is damaged: all of its words are 0, which no seed produces"
+        "the state of the random number generator is damaged: all words of the state are 0, which no seed produces"
     )]
     ZeroWords,
 }
@@ -60,7 +60,7 @@ pub enum StateError {
 #[non_exhaustive]
 pub enum ProbabilityError {
     /// There are no categories.
-    #[error("there must be at least one category to sample from, but there is none")]
+    #[error("there must be at least one category to sample from, but there are none")]
     Empty,
     /// A probability is negative, infinite or NaN.
     #[error("the probability at index {index} is {value}, but it must be finite and at least 0")]
@@ -90,7 +90,7 @@ pub enum ProbabilityError {
 
 /// The error for a string that doesn't name any [`Build`](crate::Build).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the random number generator has no build {name:?}; use portable or mkl")]
+#[error("the random number generator has no build named {name:?}; use portable or mkl")]
 pub struct UnknownBuild {
     /// Name that was given.
     pub name: String,

@@ -147,7 +147,7 @@ mod tests {
             (
                 &[][..],
                 0,
-                "there must be at least one category to sample from, but there is none",
+                "there must be at least one category to sample from, but there are none",
             ),
             (
                 &[0.5; 5],

@@ -85,7 +85,7 @@ pub enum TrainError {
     /// This process no longer owns the folder that it opened.
     #[error(
         "{}: this process no longer owns the run's folder, because the folder was renamed or \
-        deleted, or another process resumed the run; this process ends now and writes nothing more",
+        deleted, or another process resumed the run; this process exits now and writes nothing else",
         .path.display()
     )]
     FolderLost {
@@ -169,7 +169,11 @@ impl TrainError {
     pub(crate) fn check_not_negative(name: &'static str, value: f64) -> Result<(), Self> {
         match value >= 0.0 && value.is_finite() {
             true => Ok(()),
-            false => Err(Self::config(name, value, "a finite number of at least 0")),
+            false => Err(Self::config(
+                name,
+                value,
+                "a finite number that is at least 0",
+            )),
         }
     }
 

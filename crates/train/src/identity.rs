@@ -120,8 +120,7 @@ impl Owned {
         let (path, file) = (folder.join(LOCK), folder.join(RUN_FILE));
         let (before, name) = (RunFile::read(folder), name_of(folder));
         if before.is_none() && !is_gone(&file) {
-            let problem =
-                "this file doesn't belong to a run; move it, because a run needs this file name";
+            let problem = "this file doesn't belong to a run; move or rename it, because a run must use this file name";
             return Err(TrainError::damaged(file, problem));
         }
         let write_lock = |out: &mut dyn Write, run: String| {
@@ -147,8 +146,8 @@ impl Owned {
         let run = found()?.unwrap_or_else(|| random_id(folder));
         if let Some(other) = before.filter(|before| before.run != run) {
             let problem = format!(
-                "this file belongs to the run {}, but the checkpoints belong to the run {run}, so the \
-                files of another run were copied into this folder; to resume the run, restore its \
+                "this file belongs to the run {}, but the checkpoints belong to the run {run}, which \
+                means that files of another run were copied into this folder; to resume the run, restore its \
                 own run.json and options.toml",
                 other.run
             );

@@ -138,13 +138,14 @@ impl Manifest {
         }
         let manifest: Self = read_json(&path)?;
         if !manifest.files.keys().all(|name| is_inside(name)) {
-            let problem = "the manifest contains the path of a file in another folder; restore it";
+            let problem =
+                "the manifest contains the path of a file in another folder; restore the manifest";
             return Err(TrainError::damaged(path, problem));
         }
         if !(1..MAX_SAVES).contains(&manifest.number) || manifest.step >= MAX_SAVES {
             let (number, step) = (manifest.number, manifest.step);
             let problem = format!(
-                "the manifest contains the save number {number} and the step {step}, but the number must \
+                "the manifest contains the save number {number} and the step {step}, but the save number must \
                 be at least 1, and both must be less than {MAX_SAVES}; restore the manifest"
             );
             return Err(TrainError::damaged(path, problem));
@@ -157,7 +158,8 @@ impl Manifest {
         }
         let mut always = FILES.into_iter();
         if let Some(file) = always.find(|file| !manifest.names(file)) {
-            let problem = format!("the manifest doesn't contain {file}; restore the manifest");
+            let problem =
+                format!("the manifest doesn't list the file {file}; restore the manifest");
             return Err(TrainError::damaged(path, problem));
         }
         let fixed = manifest.files.iter().filter(|(name, _)| !is_editable(name));
@@ -166,7 +168,7 @@ impl Manifest {
             let (_, found) = open_file(&path)?;
             if found != *bytes {
                 let problem = format!(
-                    "the file has {found} bytes, but according to the manifest, it has {bytes}"
+                    "the file has {found} bytes, but according to the manifest, it should have {bytes} bytes"
                 );
                 return Err(TrainError::damaged(path, problem));
             }
@@ -224,7 +226,7 @@ impl Manifest {
             let (expected, found) = (&expected.sha256, FileEntry::of(&path)?.sha256);
             if found != *expected {
                 let problem = format!(
-                    "the SHA-256 hash of the file is {found}, but in the manifest, it is {expected}"
+                    "the SHA-256 hash of the file is {found}, but the manifest contains the hash {expected}"
                 );
                 return Err(TrainError::damaged(path, problem));
             }

@@ -25,7 +25,7 @@ fn settings_outside_their_range_are_named() {
         (|c| c.max_steps = 0, "max_steps must be at least 1, got 0"),
         (
             |c| c.optimizer.lr = -1.0,
-            "lr must be a finite number of at least 0, got -1",
+            "lr must be a finite number that is at least 0, got -1",
         ),
         (|c| c.eval_every = Some(0), "eval_every"),
         (|c| c.max_grad_norm = Some(f64::NAN), "got NaN"),

@@ -79,7 +79,10 @@ pub(crate) fn write(
     }
     save(&folder.join(glossary::FILE), &book.glossary.page())?;
     save(&folder.join("index.html"), &index::page(&book))?;
-    ensure!(lost == 0, "{lost} cells didn't run; their pages say why");
+    ensure!(
+        lost == 0,
+        "{lost} cells didn't run; see their pages for the reasons"
+    );
     print(&format!("open {}\n", folder.join("index.html").display()))
 }
 

@@ -109,7 +109,7 @@ impl Folder {
         const START: &str = "practice = { path = ";
         let library = self.way_to_root()?.join("crates/tools/practice");
         let library = library.to_str().context(
-            "the path of this project must be valid UTF-8 because Cargo.toml contains it",
+            "the path of this project must be valid UTF-8, because it is written to Cargo.toml",
         )?;
         let quoted = library.replace('\\', "\\\\").replace('"', "\\\"");
         let dependency = format!("{START}\"{quoted}\" }}");
@@ -181,7 +181,7 @@ impl Folder {
         match fs::read_to_string(&path) {
             Ok(text) => Ok(State(serde_json::from_str(&text).with_context(|| {
                 format!(
-                    "{} is damaged; if you delete it, your progress starts again from the beginning",
+                    "{} is damaged; to continue, delete the file, which resets your progress",
                     path.display()
                 )
             })?)),
@@ -224,7 +224,7 @@ impl Folder {
                 .join(format!("kept/{}.{number}.rs", exercise.name))
         };
         let copy = (1..).map(copy).find(|copy| !copy.exists());
-        let copy = copy.context("there is no free file name for the copy")?;
+        let copy = copy.context("can't find an unused file name for the copy of your file")?;
         create_folder(self.path.join("kept"))?;
         write_output(&copy, |out| out.write_all(&text))?;
         write_atomically(&file, |out| out.write_all(exercise.stub().as_bytes()))?;

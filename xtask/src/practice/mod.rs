@@ -23,8 +23,8 @@ mod program;
 /// Exercise and options of `cargo xtask practice`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Exercise to check, such as 3.3.1 or ex3.1, or gpt to train a GPT that is made of your
-    /// functions [default: list all exercises]
+    /// Exercise to check, such as 3.3.1 or ex3.1, or gpt to train a GPT built from your functions
+    /// [default: list all exercises]
     exercise: Option<String>,
     /// Check all exercises
     #[arg(long, conflicts_with_all = ["exercise", "watch"])]
@@ -35,10 +35,11 @@ pub(crate) struct Options {
     /// Show the next hint
     #[arg(long, requires = "exercise")]
     hint: bool,
-    /// Show how your solution differs from the reference solution, once yours passes all checks
+    /// Show how your solution differs from the reference solution (only after your solution has
+    /// passed all checks)
     #[arg(long, requires = "exercise")]
     diff: bool,
-    /// Start the exercise again. The command asks first and keeps a copy of your file
+    /// Reset the exercise to its initial state, after asking for confirmation and copying your file
     #[arg(long, requires = "exercise")]
     reset: bool,
     /// Folder of the exercises, relative to the project
@@ -95,7 +96,7 @@ fn find(words: &str) -> Result<&'static Exercise> {
     found.with_context(|| {
         let numbers: Vec<&str> = EXERCISES.iter().map(Exercise::number).collect();
         format!(
-            "there is no exercise {words}; the exercises are {}, and gpt",
+            "there is no exercise named {words}; the exercises are {}, and gpt",
             numbers.join(", ")
         )
     })
@@ -149,7 +150,7 @@ fn train_gpt(folder: &Folder) -> Result<()> {
     let missing: Vec<&str> = missing.map(Exercise::number).collect();
     ensure!(
         missing.is_empty(),
-        "the GPT needs exercises that aren't done yet: {}",
+        "the GPT depends on exercises that aren't done yet: {}",
         missing.join(", ")
     );
     let names = parts_of_gpt().map(Exercise::number).collect::<Vec<_>>();
@@ -165,7 +166,9 @@ fn train_gpt(folder: &Folder) -> Result<()> {
     )?;
     match program::run(program, TRAINING_LIMIT, true)?.0 {
         End::Itself(status) if status.success() => Ok(()),
-        End::Itself(status) => bail!("the program failed ({status}); the reason is in its output"),
+        End::Itself(status) => {
+            bail!("the program failed ({status}); see its output for the reason")
+        }
         End::Stopped => bail!(
             "the program was stopped after {} minutes; one of your functions may be very slow",
             TRAINING_LIMIT.as_secs() / 60

@@ -117,7 +117,7 @@ pub(super) fn build(folder: &Path, names: &[&str], shows: bool) -> Result<Progra
     let is_built = child.wait()?.success() || !programs.broken.is_empty();
     ensure!(
         is_built,
-        "cargo can't build the exercises; the reason is in its messages above"
+        "cargo can't build the exercises; see its messages above for the reason"
     );
     Ok(programs)
 }

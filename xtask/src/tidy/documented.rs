@@ -38,7 +38,7 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
                 let mut notebooks = named.iter().map(|(program, _)| program.source);
                 if !named.is_empty() && !notebooks.any(|source| word.is_match(source)) {
                     violation(format!(
-                        "the item `{item}` isn't used by the notebooks in this row of the table"
+                        "the notebooks in this table row don't use the item `{item}`"
                     ));
                 }
                 if named.is_empty() && !word.is_match(&sources) {

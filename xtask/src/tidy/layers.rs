@@ -114,7 +114,7 @@ fn package_violation(name: &str, mut used: BTreeSet<String>, table: &Table) -> O
         ));
     }
     (used != *row)
-        .then(|| format!("the package `{name}` depends on {used:?}, but its row lists {row:?}"))
+        .then(|| format!("the package `{name}` depends on {used:?}, but the package's row in docs/ARCHITECTURE.md lists {row:?}"))
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ fn files(root: &Path) -> Result<Vec<String>> {
         if let Some(line) = text.lines().position(is_wide) {
             let line = line + 1;
             violations.push(format!(
-                "{path}:{line}: the comment ends after column {MAX_COLUMNS}; split the line"
+                "{path}:{line}: the comment extends past column {MAX_COLUMNS}; split the line"
             ));
         }
     }

@@ -23,7 +23,7 @@ use std::fmt;
 pub struct FileFormat {
     /// Name of the format with an article, such as "a PDF document".
     pub name: &'static str,
-    /// Advice on how to obtain a file that the program can use, such as "gunzip unpacks it".
+    /// Advice on how to obtain a file that the program can use, such as "use gunzip to unpack it".
     pub advice: &'static str,
 }
 
@@ -39,7 +39,11 @@ type Magic = (&'static [u8], &'static str, &'static str);
 /// with one of these magic numbers. For a file of random token IDs, the probability is less than
 /// one in ten million.
 const FORMATS: [Magic; 18] = [
-    (b"%PDF-", "a PDF document", "pdftotext extracts its text"),
+    (
+        b"%PDF-",
+        "a PDF document",
+        "use pdftotext to extract its text",
+    ),
     (
         b"PK\x03\x04",
         "a zip archive, the format of .docx, .epub, .npz and torch.save",
@@ -50,60 +54,64 @@ const FORMATS: [Magic; 18] = [
         "an Office document (.doc, .xls, .ppt)",
         "save it as plain text",
     ),
-    (b"\x1f\x8b\x08", "a gzip archive", "gunzip unpacks it"),
-    (b"BZh91AY&SY", "a bzip2 archive", "bunzip2 unpacks it"),
-    (b"\xfd7zXZ\0", "an xz archive", "unxz unpacks it"),
+    (b"\x1f\x8b\x08", "a gzip archive", "use gunzip to unpack it"),
+    (b"BZh91AY&SY", "a bzip2 archive", "use bunzip2 to unpack it"),
+    (b"\xfd7zXZ\0", "an xz archive", "use unxz to unpack it"),
     (
         b"\x28\xb5\x2f\xfd",
         "a Zstandard archive",
-        "unzstd unpacks it",
+        "use unzstd to unpack it",
     ),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x unpacks it"),
-    (b"Rar!\x1a\x07", "a RAR archive", "unrar x unpacks it"),
+    (
+        b"7z\xbc\xaf\x27\x1c",
+        "a 7-Zip archive",
+        "use 7z x to unpack it",
+    ),
+    (b"Rar!\x1a\x07", "a RAR archive", "use unrar x to unpack it"),
     (
         b"PAR1\x15",
         "a Parquet file",
-        "pandas.read_parquet reads its columns, which can be saved as plain text",
+        "read its columns with pandas.read_parquet, and save them as plain text",
     ),
     (
         b"ARROW1\0\0",
         "an Arrow file",
-        "pyarrow reads its columns, which can be saved as plain text",
+        "read its columns with pyarrow, and save them as plain text",
     ),
     (
         b"SQLite format 3\0",
         "an SQLite database",
-        "export its texts with sqlite3",
+        "use sqlite3 to export its text",
     ),
     (
         b"\x89HDF\r\n\x1a\n",
         "an HDF5 file",
-        "h5py reads it in Python",
+        "use h5py in Python to read it",
     ),
     (
         b"\x89PNG\r\n\x1a\n",
         "a PNG image",
-        "only texts and token ids are read",
+        "only text files and files of token IDs are supported",
     ),
     (
         b"\xff\xd8\xff\xe0",
         "a JPEG image",
-        "only texts and token ids are read",
+        "only text files and files of token IDs are supported",
     ),
     (
         b"GGUF\x03\0\0\0",
         "a GGUF file (llama.cpp)",
-        "use the folder that it was made from",
+        "use the model folder from which it was converted",
     ),
     (
         b"\x93NUMPY",
-        "a numpy array",
-        "its name must end in .npy where token ids are expected",
+        "a NumPy array",
+        "if it contains token IDs, its file name must end in .npy",
     ),
     (
         b"LITPKDS",
         "lit-gpt's packed data (LITPKDS)",
-        "decode it to text or to u16 ids with lit-gpt",
+        "use lit-gpt to convert it to text or to 16-bit token IDs",
     ),
 ];
 
@@ -146,10 +154,11 @@ impl FileFormat {
             .or_else(|| find(&FORMATS, head))
             .or_else(|| {
                 let found = match (head.get(4..10), head.get(257..262)) {
-                    (Some(b"\0\0\0\0{\""), _) => {
-                        ("a safetensors file", "name its folder as a model")
-                    }
-                    (_, Some(b"ustar")) => ("a tar archive", "tar -xf unpacks it"),
+                    (Some(b"\0\0\0\0{\""), _) => (
+                        "a safetensors file",
+                        "to use it as a model, specify its folder",
+                    ),
+                    (_, Some(b"ustar")) => ("a tar archive", "use tar -xf to unpack it"),
                     _ => return None,
                 };
                 Some(Self::new(found))

@@ -47,7 +47,7 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
         let read = (&file).take(MAX_POINTER_BYTES).read_to_end(&mut contents);
         read.and_then(|_| file.rewind()).map_err(&failed)?;
         if let Some(format) = FileFormat::of_pointer(&contents) {
-            let problem = format!("this looks like {format}");
+            let problem = format!("this file looks like {format}");
             return Err(failed(io::Error::new(ErrorKind::InvalidData, problem)));
         }
     }
@@ -65,7 +65,7 @@ pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
     if let Ok(target) = fs::read_link(path) {
         let target = target.to_string_lossy();
         let advice = match target.contains("annex/objects/") {
-            true => "; run git annex get to download it",
+            true => "; run git annex get to download the file",
             false => "",
         };
         return Some(format!(
@@ -77,7 +77,7 @@ pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
     let pointer = path.with_file_name(&name);
     pointer.is_file().then(|| {
         let name = name.to_string_lossy();
-        format!("only its DVC pointer, {name}, exists; run dvc pull to download the file")
+        format!("this file is missing, but its DVC pointer, {name}, exists; run dvc pull to download the file")
     })
 }
 
@@ -100,7 +100,7 @@ pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, Fi
         length = bytes.len() as u64;
     }
     if length > limit {
-        let problem = format!("the file has {length} bytes, but it may have at most {limit}");
+        let problem = format!("the file has {length} bytes, but the maximum is {limit} bytes");
         return Err(failed(io::Error::new(ErrorKind::FileTooLarge, problem)));
     }
     Ok(bytes)

@@ -190,7 +190,7 @@ fn epsilon(fields: &Fields<'_>, key: &str) -> Result<f32, CheckpointError> {
         let eps = value.as_f64()? as f32;
         (eps >= 0.0 && eps.is_finite()).then_some(eps)
     };
-    let found = fields.first(&[key], "a finite number of at least 0", number)?;
+    let found = fields.first(&[key], "a finite number that is at least 0", number)?;
     Ok(found.unwrap_or(GptConfig::GPT2_124M.norm_eps))
 }
 

@@ -238,7 +238,7 @@ fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
     let mut all = texts.chain(&tokens.merges).chain(names).chain(templates);
     match all.find(|text| text.contains('\0')) {
         Some(text) => Err(format!(
-            "a token, merge or chat template contains a NUL character, at which llama.cpp would cut it off: {}",
+            "a token, merge or chat template contains a NUL character, where llama.cpp would truncate it: {}",
             quoted(text)
         )),
         None => Ok(()),

@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
         };
         if let Some((other, its)) = found.find(|(_, its)| *its != value) {
             return Err(self.problem(format!(
-                "{key} is {value}, but {other}, another name of the same setting, is {its}; remove one of them"
+                "{key} is {value}, but {other}, an alias for the same setting, is {its}; remove one of them"
             )));
         }
         match read(value) {
@@ -105,7 +105,7 @@ impl<'a> Fields<'a> {
     /// names that the setting can have.
     pub(crate) fn size(&self, keys: &[&str]) -> Result<Option<usize>, CheckpointError> {
         let size = |value: &Value| usize::try_from(value.as_u64()?).ok().filter(|&n| n > 0);
-        self.first(keys, "a whole number of at least 1", size)
+        self.first(keys, "a whole number that is at least 1", size)
     }
 
     /// Returns the value of a setting that must be a number between 0 and 1, such as a dropout

@@ -49,7 +49,7 @@ const OTHERS: [(&str, &str); 5] = [
     ),
     (
         "model.gguf",
-        "GGUF files can be written but not read; use the folder from which this one was made",
+        "GGUF files can be written but not read; use the model folder from which this file was converted",
     ),
 ];
 

@@ -141,9 +141,8 @@ impl ModelFolder {
         out: &mut [f32],
     ) -> Result<(), CheckpointError> {
         let place = self.places.get(name);
-        let place = place.unwrap_or_else(|| {
-            panic!("read_rows: the model has no parameter with the name {name}")
-        });
+        let place =
+            place.unwrap_or_else(|| panic!("read_rows: the model has no parameter named {name}"));
         let (all, width) = (place.rows, place.width);
         assert!(
             rows.start <= rows.end && rows.end <= all && out.len() == rows.len() * width,

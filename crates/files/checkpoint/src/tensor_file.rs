@@ -260,7 +260,7 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
     let problem = match known.or(foreign) {
         Some(name) => format!("this is {name}, not a safetensors file"),
         None => format!(
-            "this isn't a safetensors file, or it is damaged: it has {file_size} bytes, and its first bytes must contain the length of the header (at most {MAX_HEADER_BYTES}), but they are {first:?}"
+            "this isn't a safetensors file, or it is damaged: the file has {file_size} bytes, and its first 8 bytes must contain the length of the header (at most {MAX_HEADER_BYTES}), but they are {first:?}"
         ),
     };
     Err(invalid(file, problem))
@@ -276,7 +276,7 @@ pub(crate) fn all_finite(numbers: &[f32]) -> bool {
 
 /// Returns the error message for a tensor whose shape doesn't match the configuration.
 pub(crate) fn other_shape(found: &[usize], expected: &[usize]) -> String {
-    format!("the shape is {found:?}, but the configuration requires {expected:?}")
+    format!("the tensor's shape is {found:?}, but the model's configuration requires {expected:?}")
 }
 
 /// Returns the error message for a number that isn't finite.
@@ -302,7 +302,7 @@ fn entries(
     let entry = |(name, value)| match TensorInfo::deserialize(&value) {
         Ok(info) => Ok(Entry { name, info }),
         Err(error) => {
-            let problem = format!("the entry of this tensor in the header is damaged: {error}");
+            let problem = format!("the header entry for this tensor is damaged: {error}");
             Err(in_tensor(file, &name, problem))
         }
     };
@@ -316,7 +316,7 @@ fn entries(
     let end = metadata.data_len();
     if end as u64 != data {
         return Err(wrong(format!(
-            "the tensors should take {end} bytes, but {data} bytes follow the header"
+            "according to the header, the tensors take {end} bytes, but {data} bytes follow the header"
         )));
     }
     Ok((entries, texts))

@@ -247,7 +247,7 @@ impl Weights {
         let (path, name) = (file.path.display(), quoted(&entry.name));
         let count = others.count();
         Ok(Some(format!(
-            "{path}: {count} tensors, such as {name}, don't belong to this model and aren't read"
+            "{path}: {count} tensors, such as {name}, don't belong to this model and are ignored"
         )))
     }
 }
@@ -277,7 +277,7 @@ pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError
         // computer.
         if Path::new(name).file_name() != Some(OsStr::new(name)) {
             let problem = format!(
-                "the index places this tensor in {shard:?}, but weight files must be in the same folder as the index"
+                "according to the index, this tensor is stored in {shard:?}, but weight files must be in the same folder as the index"
             );
             return Err(in_tensor(path, tensor, problem));
         }

@@ -77,7 +77,7 @@ pub(crate) fn write(
         return Err(invalid(
             path,
             format!(
-                "the header, which contains the names and shapes of the tensors, has {bytes} bytes, but it may have at most {MAX_HEADER_BYTES}; write fewer tensors, or use shorter names"
+                "the header, which contains the names and shapes of the tensors, has {bytes} bytes, but the maximum is {MAX_HEADER_BYTES}; write fewer tensors, or use shorter names"
             ),
         ));
     }

@@ -99,7 +99,7 @@ impl Written {
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "additional_special_tokens or extra_special_tokens: neither a list of tokens nor tokens by name"
+    expecting = "additional_special_tokens or extra_special_tokens must be a list of tokens, or an object that maps names to tokens"
 )]
 enum Several {
     List(Vec<Written>),
@@ -273,7 +273,7 @@ fn class_of(path: &Path, name: Option<&str>, unnamed: Class) -> Result<Class, Mo
         None => Ok(unnamed),
         Some("GPT2Tokenizer" | "GPT2TokenizerFast") => Ok(Class::Gpt2),
         Some("PreTrainedTokenizerFast" | "TokenizersBackend") => Ok(Class::AsWritten),
-        Some(name) => Err(other_kind(path, format!("its tokenizer_class is {name:?}"))),
+        Some(name) => Err(other_kind(path, format!("the tokenizer_class is {name:?}"))),
     }
 }
 

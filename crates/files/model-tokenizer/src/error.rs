@@ -38,7 +38,7 @@ pub enum ModelTokenizerError {
     #[error("{0}")]
     Training(String),
     /// A byte pair encoding can't be converted because the files of a model can't represent it.
-    #[error("this byte pair encoding can't be saved as the tokenizer of a model, because {0}")]
+    #[error("this byte pair encoding can't be saved as a model's tokenizer, because {0}")]
     Conversion(String),
     /// The text contains a byte that the vocabulary can't encode.
     #[error("the text contains the byte {byte:#04x}, but the vocabulary has no token for it")]

@@ -175,7 +175,7 @@ impl Pipeline {
         let added = AddedTokens::new(added, spec.normalization).map_err(|error| {
             invalid(
                 &spec.file,
-                format!("can't build the matcher that finds added tokens in a text: {error}"),
+                format!("can't build the matcher for added tokens: {error}"),
             )
         })?;
         Ok(Arc::new(Self {

@@ -223,7 +223,10 @@ impl TokenizerSpec {
                 return Err(invalid(file, problem));
             }
             if !ids.insert(id) {
-                return Err(invalid(file, format!("two tokens have the same ID, {id}")));
+                return Err(invalid(
+                    file,
+                    format!("two tokens have the same ID, {id}, but all IDs must be distinct"),
+                ));
             }
         }
         for (left, right) in &self.merges {

@@ -156,11 +156,11 @@ pub(crate) fn read(
         }
         (Some(_), None) => Err(invalid(
             &folder.join(VOCABULARY),
-            "this file needs a merges.txt in the same folder, but there is none",
+            "this file requires a merges.txt in the same folder, but there is none",
         )),
         (None, Some(_)) => Err(invalid(
             &folder.join(MERGES),
-            "this file needs a vocab.json in the same folder, but there is none",
+            "this file requires a vocab.json in the same folder, but there is none",
         )),
         (None, None) => Ok(None),
     }
@@ -217,7 +217,7 @@ fn from_json(
         }
         Some(kind) => {
             let kind = kind.escape_debug();
-            return Err(other_kind(path, format!("its model is {kind}")));
+            return Err(other_kind(path, format!("the tokenizer's model is {kind}")));
         }
     }
     let json: Json = parse(path, text)?;
@@ -281,7 +281,7 @@ fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError>
     affixes.and_then(|part| part.affixes()).ok_or_else(|| {
         let kind = Part::deserialize(part).map_or("without a type".to_owned(), |part| part.kind);
         let kind = kind.escape_debug();
-        other_kind(path, format!("its post-processor is {kind}"))
+        other_kind(path, format!("the post-processor is {kind}"))
     })
 }
 
@@ -292,13 +292,13 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
     let model = &json.model;
     let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     if model.dropout.is_some_and(|dropout| dropout != 0.0) {
-        return refused("its BPE model has dropout");
+        return refused("the BPE model has dropout");
     }
     if is_set(&model.continuing_subword_prefix) {
-        return refused("its BPE model has a continuing_subword_prefix");
+        return refused("the BPE model has a continuing_subword_prefix");
     }
     if is_set(&model.end_of_word_suffix) {
-        return refused("its BPE model has an end_of_word_suffix");
+        return refused("the BPE model has an end_of_word_suffix");
     }
     let decoder = json
         .decoder
@@ -316,7 +316,7 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             let Some((last, splits)) = last else {
                 let kind = part.kind.escape_debug();
                 return refused(&format!(
-                    "its decoder is ByteLevel, but its pre-tokenizer is {kind}"
+                    "the decoder is ByteLevel, but the pre-tokenizer is {kind}"
                 ));
             };
             let splits = splits.iter().map(|part| split_of(path, part));
@@ -329,7 +329,7 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             let is_gpt2 = splits.is_empty() && use_regex && !model.ignore_merges;
             if config.class == Class::Gpt2 && !is_gpt2 {
                 return refused(
-                    "its pattern, use_regex or ignore_merges differs from GPT2Tokenizer's",
+                    "the pattern, use_regex or ignore_merges differs from the setting of GPT2Tokenizer",
                 );
             }
             Ok(Form::ByteLevel {
@@ -354,7 +354,7 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             let part = part.as_ref().map_or("none", |part| part.kind.as_str());
             let (part, decoder) = (part.escape_debug(), decoder.escape_debug());
             refused(&format!(
-                "its pre-tokenizer is {part} and its decoder is {decoder}"
+                "the pre-tokenizer is {part} and the decoder is {decoder}"
             ))
         }
     }
@@ -381,7 +381,7 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
                 let behavior = behavior.escape_debug();
                 let invert = part.invert;
                 let kind = format!(
-                    "its pre-tokenizer is Split with behavior {behavior} and invert {invert}"
+                    "the pre-tokenizer is Split with behavior {behavior} and invert {invert}"
                 );
                 return Err(other_kind(path, kind));
             }
@@ -389,7 +389,7 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
                 return Err(other_kind(
                     path,
                     format!(
-                        "its list of pre-tokenizers contains an unsupported entry of type {kind}"
+                        "the list of pre-tokenizers contains an unsupported entry of type {kind}"
                     ),
                 ));
             }
@@ -398,7 +398,7 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
         let pattern = pattern.escape_debug();
         other_kind(
             path,
-            format!("its pre-tokenizer splits by the unsupported pattern {pattern}"),
+            format!("the pre-tokenizer splits text with the unsupported pattern {pattern}"),
         )
     })
 }
@@ -422,7 +422,7 @@ fn normalization_of(
         _ => {}
     }
     let kind = part.kind.escape_debug();
-    Err(other_kind(path, format!("its normalizer is {kind}")))
+    Err(other_kind(path, format!("the normalizer is {kind}")))
 }
 
 impl PostProcessor {
@@ -505,9 +505,7 @@ fn pair_of(path: &Path, line: &str) -> Result<(String, String), ModelTokenizerEr
         }
         _ => Err(invalid(
             path,
-            format!(
-                "the merge {line:?} must consist of two tokens that are separated by one space"
-            ),
+            format!("the merge {line:?} must consist of two tokens separated by one space"),
         )),
     }
 }

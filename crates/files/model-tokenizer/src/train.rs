@@ -126,7 +126,7 @@ impl ModelTokenizer {
         let tokens = AddedTokens::new((0..).zip(tokens).collect(), Normalization::None);
         let tokens = tokens.map_err(|error| {
             ModelTokenizerError::Training(format!(
-                "can't build the matcher that finds special tokens in the text: {error}"
+                "can't build the matcher for special tokens: {error}"
             ))
         })?;
         let documents = texts.iter().flat_map(|text| {
@@ -228,11 +228,11 @@ impl TryFrom<&Bpe> for ModelTokenizer {
         const SAMPLE: &str = "It's 12 o'clock,  we'll go! \n\n a\u{3000}b 1a a1 <|x|> ";
         let refused = |problem: String| Err(ModelTokenizerError::Conversion(problem));
         if bpe.pieces(SAMPLE) != gpt2_pieces(SAMPLE) {
-            return refused("it doesn't split text by GPT-2's pattern".to_owned());
+            return refused("it doesn't split text with GPT-2's pattern".to_owned());
         }
         if bpe.rules() != EncodingRules::default() {
             return refused(format!(
-                "its encoding rules must be GPT-2's rules, but they are {:?}",
+                "its encoding rules must be the same as GPT-2's, but they are {:?}",
                 bpe.rules()
             ));
         }

@@ -202,12 +202,14 @@ fn encodings_that_files_cannot_hold_are_refused() {
     let tokens = || BpeConfig::default().alphabet;
     let refusal = |bpe: &Bpe| {
         let message = ModelTokenizer::try_from(bpe).unwrap_err().to_string();
-        let expected =
-            "this byte pair encoding can't be saved as the tokenizer of a model, because ";
+        let expected = "this byte pair encoding can't be saved as a model's tokenizer, because ";
         message.strip_prefix(expected).unwrap().to_owned()
     };
     let whole = Bpe::from_merges(tokens(), Vec::new(), |text| text).unwrap();
-    assert_eq!(refusal(&whole), "it doesn't split text by GPT-2's pattern");
+    assert_eq!(
+        refusal(&whole),
+        "it doesn't split text with GPT-2's pattern"
+    );
     let rules = EncodingRules {
         ignore_merges: true,
         ..EncodingRules::default()

@@ -67,25 +67,25 @@ const READ: &str = "; only byte-level BPE and character tokenizers are supported
 /// message must contain.
 const KINDS: &str = r####"
 /model | {"type": "Unigram", "vocab": [["a", -1.0]]} | it is a Unigram (SentencePiece) tokenizer
-/model | {"type": "WordPiece", "vocab": {"a": 0}} | its model is WordPiece
-/model | {"type": "Word\nLevel"} | its model is Word\nLevel
+/model | {"type": "WordPiece", "vocab": {"a": 0}} | the tokenizer's model is WordPiece
+/model | {"type": "Word\nLevel"} | the tokenizer's model is Word\nLevel
 /model/byte_fallback | true | byte_fallback is set, as in SentencePiece
-/model/dropout | 0.1 | its BPE model has dropout
-/model/end_of_word_suffix | "</w>" | its BPE model has an end_of_word_suffix
-/model/continuing_subword_prefix | "##" | its BPE model has a continuing_subword_prefix
-/normalizer | {"type": "Lowercase"} | its normalizer is Lowercase
-/normalizer | {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFC"}]} | its normalizer is Sequence
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "(a+)+$"}}, {"type": "ByteLevel"}]} | its pre-tokenizer splits by the unsupported pattern (a+)+$
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a++|b"}}, {"type": "ByteLevel"}]} | its pre-tokenizer splits by the unsupported pattern a++|b
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a(\\s+(?!\\S)|b)"}}, {"type": "ByteLevel"}]} | its pre-tokenizer splits by the unsupported pattern a(\\s+(?!\\S)|b)
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a*"}}, {"type": "ByteLevel"}]} | its pre-tokenizer splits by the unsupported pattern a*
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Removed", "pattern": {"String": " "}}, {"type": "ByteLevel"}]} | its pre-tokenizer is Split with behavior Removed and invert false
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]} | its decoder is ByteLevel, but its pre-tokenizer is Sequence
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "ByteLevel"}]} | its list of pre-tokenizers contains an unsupported entry of type Whitespace
-/decoder | {"type": "Metaspace"} | its pre-tokenizer is ByteLevel and its decoder is Metaspace
-/post_processor | {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a token that it lacks"}}, {"Sequence": {}}], "special_tokens": {}} | its post-processor is TemplateProcessing
-/post_processor | {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {"id": "the text twice"}}], "special_tokens": {}} | its post-processor is TemplateProcessing
-/post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | its post-processor is Sequence
+/model/dropout | 0.1 | the BPE model has dropout
+/model/end_of_word_suffix | "</w>" | the BPE model has an end_of_word_suffix
+/model/continuing_subword_prefix | "##" | the BPE model has a continuing_subword_prefix
+/normalizer | {"type": "Lowercase"} | the normalizer is Lowercase
+/normalizer | {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFC"}]} | the normalizer is Sequence
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "(a+)+$"}}, {"type": "ByteLevel"}]} | the pre-tokenizer splits text with the unsupported pattern (a+)+$
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a++|b"}}, {"type": "ByteLevel"}]} | the pre-tokenizer splits text with the unsupported pattern a++|b
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a(\\s+(?!\\S)|b)"}}, {"type": "ByteLevel"}]} | the pre-tokenizer splits text with the unsupported pattern a(\\s+(?!\\S)|b)
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a*"}}, {"type": "ByteLevel"}]} | the pre-tokenizer splits text with the unsupported pattern a*
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Removed", "pattern": {"String": " "}}, {"type": "ByteLevel"}]} | the pre-tokenizer is Split with behavior Removed and invert false
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]} | the decoder is ByteLevel, but the pre-tokenizer is Sequence
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "ByteLevel"}]} | the list of pre-tokenizers contains an unsupported entry of type Whitespace
+/decoder | {"type": "Metaspace"} | the pre-tokenizer is ByteLevel and the decoder is Metaspace
+/post_processor | {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a token that it lacks"}}, {"Sequence": {}}], "special_tokens": {}} | the post-processor is TemplateProcessing
+/post_processor | {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {"id": "the text twice"}}], "special_tokens": {}} | the post-processor is TemplateProcessing
+/post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | the post-processor is Sequence
 "####;
 
 /// Test cases for damaged files. Each line consists of the path of a value in the small
@@ -96,7 +96,7 @@ const DAMAGE: &str = r####"
 /model/vocab/aa | 65536 | the token "aa" has the ID 65536, but in a vocabulary of this size, all IDs must be less than 65536
 /model/vocab/aa | 4294967295 | the token "aa" has the ID 4294967295, but in a vocabulary of this size, all IDs must be less than 65536
 /model/merges | [["aa", "<|endoftext|>"]] | the merge of "aa" and "<|endoftext|>" needs the token "aa<|endoftext|>", which isn't in the vocabulary
-/model/merges | ["a  b"] | the merge "a  b" must consist of two tokens that are separated by one space
+/model/merges | ["a  b"] | the merge "a  b" must consist of two tokens separated by one space
 /added_tokens/0/content | "<\n>" | the added token "<\n>" has the ID 257, which belongs to another token
 /added_tokens/0/content | "" | an added token is empty, but it must contain at least one character
 /post_processor | {"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]} | the post-processor adds the ID 9999 to each text, but no token has this ID
@@ -135,7 +135,7 @@ fn other_kinds_are_refused_by_name() {
     for (config, kind) in [
         (
             r#"{"tokenizer_class": "Llama\u001bTokenizer"}"#,
-            r#"its tokenizer_class is "Llama\u{1b}Tokenizer""#,
+            r#"the tokenizer_class is "Llama\u{1b}Tokenizer""#,
         ),
         (
             r#"{"split_special_tokens": true}"#,
@@ -186,11 +186,11 @@ fn damaged_files_are_refused_with_their_name() {
     assert!(read(&[("config.json", "{}")]).unwrap().is_none());
     assert_eq!(
         refusal(&[("vocab.json", "{}")]),
-        "vocab.json: this file needs a merges.txt in the same folder, but there is none"
+        "vocab.json: this file requires a merges.txt in the same folder, but there is none"
     );
     assert_eq!(
         refusal(&[("merges.txt", "")]),
-        "merges.txt: this file needs a vocab.json in the same folder, but there is none"
+        "merges.txt: this file requires a vocab.json in the same folder, but there is none"
     );
     assert_eq!(
         refusal(&[("vocab.json", "{}"), ("merges.txt", "")]),

@@ -32,12 +32,12 @@ fn settings_outside_their_range_are_named_with_their_value() {
         (
             |s, x| s.temperature = x,
             &[-0.5, nan, inf],
-            "temperature must be a finite number of at least 0",
+            "temperature must be a finite number that is at least 0",
         ),
         (
             |s, x| s.top_p = x,
             &[0.0, -1.0, 1.5, nan],
-            "top_p must be a number above 0 and at most 1",
+            "top_p must be a number greater than 0 and at most 1",
         ),
     ];
     for (set, values, expected) in settings {
@@ -102,7 +102,7 @@ fn prompts_that_cannot_be_continued_are_refused_by_the_decoder_and_by_the_books_
         assert_eq!(
             simple(array![[1, 2, 3]], context_size).to_string(),
             format!(
-                "context_size must be from 1 to the model's context length 4, got {context_size}"
+                "context_size must be from 1 to 4, the model's context length, got {context_size}"
             )
         );
     }

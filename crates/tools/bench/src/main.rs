@@ -57,8 +57,8 @@ struct Options {
     /// Number of times that each workload is measured; the medians are printed
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Execute only this project's part of a workload and print the peak memory in bytes; this
-    /// option is used internally to measure memory
+    /// Run only this project's part of a workload, and print the peak memory usage in bytes (used
+    /// internally to measure memory usage)
     #[arg(long, hide = true)]
     peak: bool,
 }

@@ -76,7 +76,7 @@ impl Bench {
         let (filter, names) = (&self.filter, self.names.borrow());
         anyhow::ensure!(
             names.iter().any(|name| name.contains(filter)),
-            "no row's name contains {filter:?}; use a part of one of these names:\n  {}",
+            "no workload's name contains {filter:?}; use a part of one of these names:\n  {}",
             names.join("\n  ")
         );
         Ok(())

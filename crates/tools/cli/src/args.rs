@@ -34,15 +34,15 @@ pub(crate) enum Command {
     Eval(EvalArgs),
     /// Convert a text to token IDs, or token IDs to a text
     Tokenize(TokenizeArgs),
-    /// Show the size of a model and the memory that it needs
+    /// Show the size of a model and the memory that it requires
     Info(InfoArgs),
     /// Convert a model to the layout of Hugging Face, of the book, or of llama.cpp (GGUF)
     Convert(ConvertArgs),
-    /// Show which tokens a model predicts, or write a page that also shows losses and attention
+    /// Show which tokens a model predicts, or write a web page that also shows losses and attention
     /// weights
     #[command(visible_alias = "logits")]
     Inspect(InspectArgs),
-    /// Print the completion script of a shell
+    /// Print a shell completion script
     Completions {
         /// The shell that will run the script
         shell: Shell,

@@ -69,11 +69,11 @@ impl ConvertArgs {
         match (self.layout, is_gguf) {
             (Some(Layout::Gguf), _) | (None, true) => Ok(Layout::Gguf),
             (Some(_), true) => misused(format!(
-                "{to}: the name ends in .gguf, but --layout asks for a folder; use another name, or leave out --layout"
+                "{to}: the name ends in .gguf, but --layout requests a folder; use another name, or omit --layout"
             )),
             (layout, false) if ["safetensors", "bin", "pt", "pth"].contains(&extension.as_str()) => {
                 misused(format!(
-                    "{to}: gpt can't write a single .{extension} file; give the name of a folder or of a .gguf file"
+                    "{to}: gpt can't write a single .{extension} file; specify the name of a folder or of a .gguf file"
                 ))
                 .map(|()| layout.unwrap_or(Layout::HuggingFace))
             }
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     };
     if let Err(error) = dtype.one_of(supported) {
         return misused(format!(
-            "--dtype: {error}; {name} supports no other number formats"
+            "--dtype: {error}; no other number formats are supported for {name}"
         ));
     }
     match layout {
@@ -192,7 +192,7 @@ fn gguf_tokens(
     if tokenizer.vocab_size() > vocab_size {
         let size = tokenizer.vocab_size();
         bail!(
-            "the tokenizer has {size} tokens, but the model's vocabulary has only {vocab_size}; a GGUF file needs a tokenizer that fits the model"
+            "the tokenizer has {size} tokens, but the model's vocabulary has only {vocab_size}; a GGUF file requires a tokenizer that matches the model"
         );
     }
     let Some(pairs) = tokenizer.byte_pairs()? else {
@@ -204,7 +204,7 @@ fn gguf_tokens(
         .collect();
     if !context_tokens.is_empty() {
         note(&format!(
-            "llama.cpp ignores the settings lstrip, rstrip and single_word of the tokens {}, so its token IDs differ where these tokens are next to whitespace or words",
+            "llama.cpp ignores the settings lstrip, rstrip and single_word of the tokens {}, so it produces different token IDs where these tokens are next to whitespace or words",
             context_tokens.join(" ")
         ));
     }

@@ -37,7 +37,7 @@ pub(crate) struct EvalArgs {
     /// use - to read standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["file", "tokens"], conflicts_with_all = ["file", "tokens"])]
     text: Option<PathBuf>,
-    /// The file to evaluate; equivalent to the argument FILE
+    /// The file to evaluate (equivalent to the FILE argument)
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "tokens")]
     file: Option<PathBuf>,
     /// Token IDs to evaluate instead of a file
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let ids = found.vocabulary.corpus(&input)?;
     if ids.len() < 2 {
         bail!(
-            "the input must have at least 2 tokens, one to predict from and one to predict, got {}",
+            "the input must have at least 2 tokens (one as context and one to predict), got {}",
             ids.len()
         );
     }

@@ -25,8 +25,8 @@ pub(crate) struct InfoArgs {
     /// Show the model of a preset instead of the model in a folder
     #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true, conflicts_with = "model")]
     preset: Option<Preset>,
-    /// The number of texts to generate at the same time, which determines how much memory
-    /// generation needs
+    /// The number of texts to generate at the same time (generating more texts requires more
+    /// memory)
     #[arg(long, value_name = "N", default_value_t = AtLeast1(1))]
     num_samples: AtLeast1,
 }

@@ -273,7 +273,7 @@ FORMS = {
     "class in config.json": ({}, class_in_config, None),
     "WordPiece's class": ({}, tokenizer_config_of(tokenizer_class="BertTokenizer"), "tokenizer_class is \"BertTokenizer\""),
     "NFC": ({}, lambda folder: edit_tokenizer(folder, lambda json: json.update(normalizer={"type": "NFC"})),
-            "its normalizer is NFC"),
+            "the normalizer is NFC"),
     "digits alone": ({}, lambda folder: edit_tokenizer(folder, lambda json: json.update(pre_tokenizer={
         "type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, json["pre_tokenizer"]],
     })), "its pre-tokenizer is Sequence"),

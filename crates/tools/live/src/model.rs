@@ -228,7 +228,7 @@ impl PageModel {
 fn take<'b>(rest: &mut &'b [u8], count: usize) -> Result<&'b [u8]> {
     let (taken, left) = rest
         .split_at_checked(count)
-        .context("the packed model is cut off before the end of its weights")?;
+        .context("the packed model is truncated: it ends before the last weight")?;
     *rest = left;
     Ok(taken)
 }

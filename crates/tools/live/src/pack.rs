@@ -20,12 +20,12 @@ use crate::tokenizer::PageTokenizer;
 pub enum NotPacked {
     /// The model has more than [`MAX_NUMBERS`] weights. The field contains the number of weights
     /// that it has.
-    #[error("the model has {0} weights, but a web page can hold at most {MAX_NUMBERS}")]
+    #[error("the model has {0} weights, but a web page supports at most {MAX_NUMBERS}")]
     Numbers(usize),
     /// The model has no tokenizer, or its tokenizer isn't a byte-level BPE tokenizer that divides
     /// text like GPT-2.
     #[error(
-        "a web page needs a model with a byte-level BPE tokenizer that divides a text as GPT-2 does"
+        "a web page requires a model whose byte-level BPE tokenizer splits text the way GPT-2's does"
     )]
     Tokenizer,
 }

@@ -164,7 +164,9 @@ fn changed(mut preset: Preset, values: &Value) -> Result<Preset, Map<String, Val
     }
     let (width, heads) = (preset.model.emb_dim, preset.model.n_heads);
     if faults.is_empty() && !width.is_multiple_of(heads) {
-        let fault = format!("must divide the width, but {width} isn't a multiple of {heads}");
+        let fault = format!(
+            "the number of heads must divide the width, but {width} isn't a multiple of {heads}"
+        );
         faults.insert("n-heads".to_owned(), fault.into());
     }
     match faults.is_empty() {
@@ -393,8 +395,8 @@ impl PageTraining {
         let (step, model) = match asked["snapshot"].as_u64() {
             Some(place) => {
                 let snapshot = self.snapshots.get(place as usize);
-                let (step, model) =
-                    snapshot.with_context(|| format!("the run has no snapshot {place}"))?;
+                let (step, model) = snapshot
+                    .with_context(|| format!("the run has no snapshot with the index {place}"))?;
                 (*step, model)
             }
             None => (self.trainer.steps_done(), self.trainer.model()),
@@ -410,7 +412,7 @@ impl PageTraining {
             let (len, most) = (ids.len(), model.config().context_length);
             if len > most {
                 note += &format!(
-                    " The line has {len} tokens, but the model reads at most {most}, so the rest is ignored."
+                    " The line has {len} tokens, but the model reads at most {most}, so the remaining tokens are ignored."
                 );
                 ids.truncate(most);
             }
@@ -449,10 +451,10 @@ impl PageTraining {
             _ if text.is_empty() => "Enter at least one character.".to_owned(),
             _ if unknown.is_empty() => String::new(),
             PageTokenizer::Characters(_) => format!(
-                "Not in the vocabulary: {unknown}. The model reads the unknown token \u{FFFD} instead."
+                "These characters aren't in the vocabulary: {unknown}. The model reads the unknown token \u{FFFD} instead."
             ),
             _ => format!(
-                "Not in the story: {unknown}. The model hasn't learned the tokens of these characters."
+                "These characters don't occur in the story: {unknown}. The model hasn't learned their tokens."
             ),
         }
     }

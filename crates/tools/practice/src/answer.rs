@@ -192,12 +192,12 @@ fn compared(x: f64, y: f64) -> String {
 }
 
 /// Returns a message about a result that contains the wrong number of items, such as `your code
-/// returned 1 value; 6 are expected`. `item` is the singular of the noun for the items, and `shown`
-/// is inserted after this noun.
+/// returned 1 value, but 6 are expected`. `item` is the singular of the noun for the items, and
+/// `shown` is inserted after this noun.
 pub(crate) fn wrong_count(count: usize, expected: usize, item: &str, shown: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     let are = if expected == 1 { "is" } else { "are" };
-    format!("your code returned {count} {item}{plural}{shown}; {expected} {are} expected")
+    format!("your code returned {count} {item}{plural}{shown}, but {expected} {are} expected")
 }
 
 /// Returns the subject of a message about a number in an array, such as `the number at [1, 2]`.
@@ -236,13 +236,13 @@ mod tests {
         let text = between(f32::NAN.answer(), 1.0f32.answer()).unwrap();
         assert_eq!(text, "the result is NaN, but it should be 1");
         let text = between(vec![5, 6].answer(), vec![5].answer()).unwrap();
-        assert_eq!(text, "your code returned 2 IDs ([5, 6]); 1 is expected");
+        assert_eq!(text, "your code returned 2 IDs ([5, 6]), but 1 is expected");
         let text = between(vec![5, 6].answer(), vec![5, 7].answer()).unwrap();
         assert_eq!(text, "the ID at [1] is 6, but it should be 7");
         let window = |start: u32| (vec![start], vec![start + 1]);
         let windows = |n: u32| (0..n).map(window).collect::<Vec<_>>().answer();
         let text = between(windows(3), windows(4)).unwrap();
-        assert_eq!(text, "your code returned 3 windows; 4 are expected");
+        assert_eq!(text, "your code returned 3 windows, but 4 are expected");
         let text = between(vec![window(7)].answer(), windows(1)).unwrap();
         assert_eq!(text, "window 1 is [7] -> [8], but it should be [0] -> [1]");
         let error: Result<Vec<u32>, String> = Err("no".to_owned());

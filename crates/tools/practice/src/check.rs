@@ -81,7 +81,7 @@ impl Report {
         };
         let text = self.to_string();
         if let Err(error) = write_atomically(path, |out| out.write_all(text.as_bytes())) {
-            eprintln!("error: the report of the check can't be written: {error}");
+            eprintln!("error: can't write the report of the check: {error}");
         }
     }
 

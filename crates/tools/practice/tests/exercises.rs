@@ -110,7 +110,7 @@ fn a_wrong_shape_a_panic_and_a_mistake_are_results() {
     let check = |yours| practice::softmax(yours).to_string();
     let of_shape = check(|_| array![1.0]);
     assert!(
-        of_shape.contains("your code returned 1 value; 6 are expected"),
+        of_shape.contains("your code returned 1 value, but 6 are expected"),
         "{of_shape}"
     );
     assert!(

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     };
     if prompt.is_none() && !input.interactive {
         return misused(
-            "there is no prompt; give a text, a file (-f) or token IDs (--tokens), pipe a text in, or use -i",
+            "there is no prompt; specify a text, a file (-f) or token IDs (--tokens), pipe in a text, or use -i",
         );
     }
     let found = input.model.find()?;

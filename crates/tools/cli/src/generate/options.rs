@@ -26,7 +26,7 @@ Examples:
   echo \"Once upon a time\" | gpt generate         read the prompt from a pipe
   gpt generate \"\"                                start with an empty prompt
   gpt generate -f prompts.txt --lines --json     continue each line of a file
-  gpt generate -i                                write a text turn by turn";
+  gpt generate -i                                take turns with the model";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -52,8 +52,8 @@ pub(crate) struct InputArgs {
     /// Use each line of the text as a separate prompt
     #[arg(long, conflicts_with_all = ["tokens", "interactive"])]
     lines: bool,
-    /// Write a text in turns with the model: each line that you enter is added to the text, which
-    /// the model then continues (an empty line adds nothing)
+    /// Take turns with the model: each line that you enter is appended to the text, and the model
+    /// then continues the text (an empty line appends nothing)
     #[arg(short = 'i', long, conflicts_with = "json")]
     pub(crate) interactive: bool,
 }
@@ -63,23 +63,23 @@ pub(crate) struct LengthArgs {
     /// The maximum number of tokens to generate [default: the model's setting, or 100]
     #[arg(short = 'n', long, value_name = "N", visible_alias = "n-predict")]
     max_new_tokens: Option<Count>,
-    /// The number of texts to generate for each prompt; text I, counted from 0, is the same text
-    /// that --seed SEED+I generates on its own
+    /// The number of texts to generate for each prompt; text I (counting from 0) is the text that
+    /// --seed SEED+I generates without this option
     #[arg(long, value_name = "N", default_value_t = AtLeast1(1), conflicts_with = "interactive")]
     pub(crate) num_samples: AtLeast1,
-    /// End the text before the first occurrence of TEXT; can be used several times [default: the
-    /// model's setting]
+    /// End the generated text before the first occurrence of TEXT; can be specified several times
+    /// [default: the model's setting]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     stop: Vec<String>,
-    /// Continue a text after an end-of-text token instead of stopping there
+    /// Continue after an end-of-text token instead of ending the text there
     #[arg(long)]
     pub(crate) ignore_eos: bool,
-    /// The maximum number of tokens that the model sees at once [default: the model's context
+    /// The maximum number of tokens that the model processes at once [default: the model's context
     /// length]
     #[arg(short = 'c', long, value_name = "N", visible_alias = "ctx-size")]
     context_size: Option<AtLeast1>,
-    /// What to do if a text becomes longer than the context [default: crop; but if the prompt
-    /// itself is too long, report an error]
+    /// What to do when a text becomes longer than the context [default: crop, except that a prompt
+    /// that is too long is reported as an error]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) past_context: Option<WhenFull>,
 }
@@ -91,11 +91,11 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "X", visible_alias = "temp", value_parser = sampling(|s, x| s.temperature = x))]
     temperature: Option<f32>,
     /// Choose among the N most probable tokens; 0 means all tokens [default: the model's setting;
-    /// otherwise 40, or 0 if the temperature, top-p or min-p differs from its usual default]
+    /// otherwise 40, or 0 if the temperature, top-p or min-p differs from this program's default]
     #[arg(long, value_name = "N")]
     top_k: Option<Count>,
-    /// Choose among the most probable tokens, as many as are needed for their probabilities to add
-    /// up to P [default: the model's setting, or 1]
+    /// Choose among the smallest set of most probable tokens whose probabilities add up to at least
+    /// P [default: the model's setting, or 1]
     #[arg(long, value_name = "P", value_parser = sampling(|s, x| s.top_p = x))]
     top_p: Option<f32>,
     /// Choose among the tokens that are at least P times as probable as the most probable token
@@ -121,10 +121,10 @@ pub(crate) struct OutputArgs {
     /// ended) and seed
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print only the new text, without the prompt
+    /// Print only the generated text, without the prompt
     #[arg(long)]
     pub(crate) no_display_prompt: bool,
-    /// Print special tokens in the new text, such as <|endoftext|>
+    /// Print the special tokens in the generated text, such as <|endoftext|>
     #[arg(long)]
     pub(crate) special: bool,
     /// The number format of the weights: float32, float16, bfloat16, int8 or int4
@@ -176,7 +176,7 @@ impl Settings {
             MaxTokens::New(most) => most,
             MaxTokens::All(most) if tokens < most => most - tokens,
             MaxTokens::All(most) => bail!(
-                "the text has {tokens} tokens, but max_length in the model's generation_config.json is {most}; use --max-new-tokens to override it"
+                "the text already has {tokens} tokens, but max_length in the model's generation_config.json is {most}; use --max-new-tokens to override this limit"
             ),
         };
         Ok(GenerateOptions {
@@ -239,7 +239,9 @@ impl GenerateArgs {
         };
         if !stops.is_empty() {
             let tokenizer = vocabulary.tokenizer();
-            tokenizer.context("stop strings (--stop and stop_strings) need a tokenizer")?;
+            tokenizer.context(
+                "stop strings (--stop or stop_strings) require a tokenizer, but none is available",
+            )?;
         }
         vocabulary.settings.note_unsupported(&folder.unsupported);
         Ok(Settings {
@@ -287,7 +289,7 @@ impl GenerateArgs {
                 lines.enumerate().map(prompt).collect()
             }
             Some(Input::Ids(_)) if self.input.lines => {
-                misused("--lines needs a text with lines, but the file contains token IDs")
+                misused("--lines requires text, but the input consists of token IDs")
             }
             Some(input) => Ok(vec![self.prompt(found, input)?]),
         }

@@ -29,7 +29,7 @@ pub(crate) struct InspectArgs {
     /// The number of candidates to show for each prediction
     #[arg(long, value_name = "N", default_value_t = AtLeast1(Inspection::TOP))]
     top: AtLeast1,
-    /// Write a page that shows the loss and the candidates of each token, the attention weights of
+    /// Write a web page that shows each token's loss and candidates, the attention weights of
     /// all heads, and the prediction after each layer
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let found = args.model.find()?;
     let ids = found.prompt(input, found.config().context_length, "use a shorter text")?;
     if ids.is_empty() {
-        return misused("the text is empty; give a text with at least one token");
+        return misused("the text is empty; specify a text with at least one token");
     }
     let model = found.load()?;
     let config = model.config();
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     // This message is printed to standard error instead of standard output, because the user may
     // have chosen `/dev/stdout` as the path of the page.
     note(&format!(
-        "wrote a page that shows {} tokens, {} layers and {} heads per layer to {}",
+        "wrote a page with {} tokens, {} layers and {} heads per layer to {}",
         ids.len(),
         config.n_layers,
         config.n_heads,

@@ -87,7 +87,7 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     let path = shown(path);
     let check = |bytes: u64| match bytes > limit {
         true => bail!(
-            "{}: the text has more than {limit} bytes, which is the limit; use a shorter text",
+            "{}: the text is longer than the maximum of {limit} bytes; use a shorter text",
             path.display()
         ),
         // Reading and encoding a text needs about three times as much memory as the text itself. On
@@ -113,8 +113,8 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     // faster than searching for CR LF right away.
     if text.contains('\r') && text.contains("\r\n") {
         let fix = match cfg!(windows) {
-            true => "an editor can save the file with LF",
-            false => "tr -d '\\r' removes the CR characters",
+            true => "use an editor to save the file with LF line endings",
+            false => "to remove the CR characters, use tr -d '\\r'",
         };
         note(&format!(
             "{name}: the lines end with CR LF, so the CR characters become part of the text's tokens; {fix}"
@@ -158,7 +158,7 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
         found => found.with_context(|| name.to_string())?,
     };
     if found.is_dir() {
-        bail!("{name}: this is a folder, but a file is needed; give the path of a file");
+        bail!("{name}: this is a folder, but a file is required; specify the path of a file");
     }
     if found.is_file() {
         let (file, bytes) = open_file(path)?;
@@ -187,12 +187,12 @@ pub(crate) fn shown(path: &Path) -> &Path {
 // subcommand that uses the struct.
 #[derive(Args, Debug)]
 pub(crate) struct TextArgs {
-    /// The input text; if omitted or -, the text is read from standard input
+    /// The input text; if it is omitted or -, the text is read from standard input
     text: Option<String>,
-    /// The input text; equivalent to the argument TEXT
+    /// The input text (equivalent to the TEXT argument)
     #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
     prompt: Option<String>,
-    /// Read the text from a file, or token IDs from a .bin or .npy file
+    /// Read the input text from a file, or read token IDs from a .bin or .npy file
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     file: Option<PathBuf>,
     /// Token IDs to use instead of an input text
@@ -259,7 +259,9 @@ impl TextArgs {
 }
 
 fn no_text<T>() -> Result<T> {
-    misused("there is no text; give a text, a file (-f) or token IDs (--tokens), or pipe a text in")
+    misused(
+        "there is no input; specify a text, a file (-f) or token IDs (--tokens), or pipe in a text",
+    )
 }
 
 #[cfg(test)]

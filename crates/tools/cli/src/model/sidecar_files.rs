@@ -246,12 +246,12 @@ fn check_limits(folder: &Path, count: usize, bytes: u64) -> Result<()> {
     let folder = folder.display();
     if count > MAX_TEMPLATES {
         bail!(
-            "{folder}: the folder contains more than {MAX_TEMPLATES} chat templates, which is the maximum"
+            "{folder}: the folder contains more than the maximum of {MAX_TEMPLATES} chat templates; remove some of them"
         );
     }
     if bytes > MAX_BYTES {
         bail!(
-            "{folder}: the chat templates have more than {MAX_BYTES} bytes in total, which is the maximum"
+            "{folder}: the total size of the chat templates exceeds the maximum of {MAX_BYTES} bytes; remove some of them"
         );
     }
     Ok(())

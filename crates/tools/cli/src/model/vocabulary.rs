@@ -61,7 +61,7 @@ impl Vocabulary {
         if is_assumed {
             let name = folder.display();
             note(&format!(
-                "{name}: there is no tokenizer in this folder; GPT-2's tokenizer is used, because the model's vocabulary has {vocab_size} tokens"
+                "{name}: this folder contains no tokenizer; using GPT-2's tokenizer, because the model's vocabulary has {vocab_size} tokens"
             ));
         }
         let tokenizer = vocabulary.tokenizer.as_ref().ok();
@@ -100,7 +100,7 @@ impl Vocabulary {
                 return Ok((Self::new(ModelTokenizer::gpt2()), true));
             }
             Ok(None) => format!(
-                "{}: there is no tokenizer in this folder, and GPT-2's tokenizer doesn't fit the model's vocabulary of {vocab_size} tokens",
+                "{}: this folder contains no tokenizer, and GPT-2's tokenizer doesn't match the model's vocabulary of {vocab_size} tokens",
                 folder.display()
             ),
             Err(error @ ModelTokenizerError::OtherKind { .. }) => error.to_string(),
@@ -149,7 +149,7 @@ impl Vocabulary {
     pub(crate) fn begin<'t>(&'t self, prompt: &'t [u32]) -> Result<&'t [u32]> {
         match (prompt, self.special.bos.as_slice()) {
             ([], []) => bail!(
-                "the prompt is empty, and this model has no beginning-of-text token; give at least one token"
+                "the prompt is empty, and this model has no beginning-of-text token; specify at least one token"
             ),
             ([], begin) => Ok(begin),
             _ => Ok(prompt),
@@ -213,7 +213,7 @@ impl Vocabulary {
             false => String::new(),
         };
         note(&format!(
-            "the vocabulary doesn't contain {}{more}, so the model sees its unknown token instead",
+            "the vocabulary doesn't contain {}{more}, so the model's unknown token is used instead",
             shown.collect::<Vec<_>>().join(" ")
         ));
     }

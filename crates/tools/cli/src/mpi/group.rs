@@ -159,7 +159,7 @@ impl ProcessGroup {
         if self.ranks.is_some() && self.is_first() {
             let (sent, waited) = crate::mpi::mpi_group::traffic();
             let _ = print(format!(
-                "mpi     rank 0 sent {}; its MPI calls took {waited:.1} s of {seconds:.1} s, including waiting times\n",
+                "mpi     rank 0 sent {} and spent {waited:.1} s of {seconds:.1} s in MPI calls, including the time it spent waiting for other ranks\n",
                 bytes(sent as f64)
             ));
         }
@@ -198,13 +198,13 @@ fn alone(launched: &Launched) -> Error {
         None => "an unknown number of processes".to_owned(),
     };
     let why = match cfg!(feature = "mpi") {
-        true => "this build belongs to another MPI library than the launcher",
+        true => "this build of gpt uses a different MPI library than the launcher",
         false => {
-            "this build has no MPI (cargo build --release -p cli --features mpi makes one with MPI)"
+            "this build of gpt doesn't support MPI (build it with cargo build --release -p cli --features mpi)"
         }
     };
     anyhow!(
-        "{by} started {processes}, but each of them would train alone, because {why}; to train in one process, start gpt without the launcher, or unset {variable}"
+        "{by} started {processes}, but each of them would train independently, because {why}; to train in one process, start gpt without the launcher, or unset {variable}"
     )
 }
 
@@ -220,7 +220,7 @@ fn instruction_sets() -> String {
 /// be sufficient, because two builds of the same version may round differently.
 fn program_hash() -> Result<String> {
     let path =
-        std::env::current_exe().context("can't determine the path of this program's file")?;
+        std::env::current_exe().context("can't determine the path of this program's executable")?;
     let program = fs::read(&path).with_context(|| path.display().to_string())?;
     Ok(sha256(program))
 }

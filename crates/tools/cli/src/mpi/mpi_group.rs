@@ -45,7 +45,7 @@ pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
     };
     if threading < Threading::Serialized {
         bail!(
-            "this MPI library supports only the thread level {threading:?}, but gpt needs {:?}",
+            "this MPI library supports only the thread level {threading:?}, but gpt requires {:?}",
             Threading::Serialized
         );
     }

@@ -52,7 +52,7 @@ pub(crate) fn in_home(path: &Path) -> Result<PathBuf, &'static str> {
     };
     let home = home_dir().filter(|home| !home.as_os_str().is_empty());
     let home = home.ok_or(
-        "~ stands for the home folder, but its path is unknown; write the whole path instead",
+        "~ stands for the home folder, but the path of the home folder is unknown; specify the full path instead",
     )?;
     Ok(home.join(inside))
 }

@@ -41,16 +41,16 @@ const FOREIGN_OPTIONS: [(&str, &str); 8] = [
     ),
     (
         "--beams",
-        "beam search isn't supported; use --num-samples to draw several texts",
+        "beam search isn't supported; use --num-samples to generate several texts",
     ),
     (
         "--num-beams",
-        "beam search isn't supported; use --num-samples to draw several texts",
+        "beam search isn't supported; use --num-samples to generate several texts",
     ),
     ("--start", "use --prompt"),
     (
         "--compile",
-        "leave it out, because this program is already compiled",
+        "omit this option, because this program is already compiled",
     ),
     ("--precision", "use --dtype"),
 ];
@@ -75,7 +75,7 @@ fn hint(error: &clap::Error) -> Option<String> {
     if usage.contains("gpt train") {
         Some(format!("to train on this file, use --data {word}"))
     } else if usage.contains("[TEXT]") {
-        Some("put a text of several words in quotes".to_owned())
+        Some("put quotes around a text that consists of several words".to_owned())
     } else {
         None
     }

@@ -46,7 +46,7 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     }
     if let Some(free) = available().filter(|&free| needed > free as f64) {
         let (needed, free) = (bytes(needed), bytes(free as f64));
-        bail!("about {needed} of memory is needed ({what}), but only {free} of memory is free");
+        bail!("about {needed} of memory is required ({what}), but only {free} is free");
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ mod tests {
         if available().is_some() {
             let error = format!("{:#}", check_model(&huge, &needed).unwrap_err());
             assert!(
-                error.starts_with("a model of 7") && error.contains(" PB of memory is needed"),
+                error.starts_with("a model of 7") && error.contains(" PB of memory is required"),
                 "{error}"
             );
         }

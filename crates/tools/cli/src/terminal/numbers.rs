@@ -40,17 +40,17 @@ macro_rules! ranges {
 
 ranges! {
     /// A nonnegative number of items.
-    Count(usize) of i64: |&n| n >= 0, "a whole number of at least 0 and below 2^63";
+    Count(usize) of i64: |&n| n >= 0, "a whole number that is at least 0 and less than 2^63";
     /// A positive number of items.
-    AtLeast1(usize) of i64: |&n| n >= 1, "a whole number of at least 1 and below 2^63";
+    AtLeast1(usize) of i64: |&n| n >= 1, "a whole number that is at least 1 and less than 2^63";
     /// A number of threads, at most 1024. This is more than the number of cores of most machines.
     Threads(usize) of i64: |n| (1..=1024).contains(n), "a whole number from 1 to 1024";
     /// A rate or a limit, which must not be negative.
-    NotNegative(f64) of f64: |&x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
+    NotNegative(f64) of f64: |&x| x >= 0.0 && x.is_finite(), "a finite number that is at least 0";
     /// A probability that is less than 1.
-    Below1(f64) of f64: |x| (0.0..1.0).contains(x), "a number of at least 0 and below 1";
+    Below1(f64) of f64: |x| (0.0..1.0).contains(x), "a number that is at least 0 and less than 1";
     /// A fraction that is greater than 0 and at most 1.
-    Part(f64) of f64: |&x| x > 0.0 && x <= 1.0, "a number above 0 and at most 1";
+    Part(f64) of f64: |&x| x > 0.0 && x <= 1.0, "a number greater than 0 and at most 1";
 }
 
 /// Returns a parser of number formats that accepts only `supported` formats.
@@ -151,7 +151,7 @@ mod tests {
         let top_p = sampling(|s, x| s.top_p = x);
         assert_eq!(top_p("0.5"), Ok(0.5));
         for text in ["0", "1.5", "nan", "x", ""] {
-            let expected = "expected a number above 0 and at most 1";
+            let expected = "expected a number greater than 0 and at most 1";
             assert_eq!(top_p(text), Err(expected.to_owned()), "{text}");
         }
         assert_eq!(seed("-1"), Ok(u64::MAX));

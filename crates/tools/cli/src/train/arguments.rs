@@ -79,7 +79,7 @@ pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
         .any(|word| word.to_string_lossy().starts_with("--keep="));
     if !is_whole {
         bail!(
-            "{}: the file must end with the option keep, which is missing, so its end seems to be lost; restore the file, or start a new run",
+            "{}: the file seems to be truncated, because its last option, keep, is missing; restore the file, or start a new run",
             path.display()
         );
     }
@@ -118,7 +118,7 @@ fn parse(text: &str) -> Result<Table> {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = 1 + before.map_or(0, |before| before.matches('\n').count());
         let windows = match error.message().contains("unicode") || text.contains(":\\") {
-            true => "; write a Windows path in single quotes: 'C:\\Users\\me'",
+            true => "; put single quotes around a Windows path: 'C:\\Users\\me'",
             false => "",
         };
         anyhow!("line {line}: {}{windows}", error.message())
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_by_key_or_line() {
-        let least = "expected a whole number of at least 0";
+        let least = "expected a whole number that is at least 0";
         for (text, parts) in [
             (
                 "learnign_rate = 1",

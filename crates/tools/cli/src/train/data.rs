@@ -160,12 +160,12 @@ impl Tokens {
                 }
                 _ => "",
             };
-            anyhow!("{}, {part} part: {error}{tip}", self.name)
+            anyhow!("{}, {part} data: {error}{tip}", self.name)
         };
         let mut train = DataLoader::new(&self.train, config);
         if let Err(DataLoaderError::BatchLargerThanDataset { windows, .. }) = train {
             note(&format!(
-                "{}: there are only {windows} windows to train on, so a batch has {windows} windows instead of {} (--batch-size)",
+                "{}: the training data contains only {windows} windows, so each batch has {windows} windows instead of {} (--batch-size)",
                 self.name, config.batch_size
             ));
             config.batch_size = windows;
@@ -179,7 +179,7 @@ impl Tokens {
         let longest = corpus.len().saturating_sub(1);
         if longest == 0 {
             note(&format!(
-                "{}: the validation part ({} tokens) is too short for validation; use a smaller --train-ratio",
+                "{}: the validation data ({} tokens) is too short, so it isn't used; use a smaller --train-ratio",
                 self.name,
                 corpus.len()
             ));
@@ -187,7 +187,7 @@ impl Tokens {
         }
         if longest < config.max_length {
             note(&format!(
-                "{}: the validation part ({} tokens) is short, so its windows have only {longest} tokens",
+                "{}: the validation data ({} tokens) is short, so its windows have only {longest} tokens",
                 self.name,
                 corpus.len()
             ));
@@ -492,7 +492,7 @@ fn note_markup(path: &Path, text: &str) {
     let by_beginning = BEGINNINGS.iter().find(|(begin, _)| begins_with(begin));
     if let Some(kind) = by_name.or(by_beginning.map(|(_, kind)| *kind)) {
         note(&format!(
-            "{}: this is {kind}, so the model learns the markup, too; to avoid that, train on the plain text",
+            "{}: this is {kind}, so the model will also learn the markup; to avoid this, train on plain text",
             path.display()
         ));
     }

@@ -157,7 +157,7 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     match read_small_file(&path, MAX_BYTES) {
         Err(error) if error.source.kind() == ErrorKind::FileTooLarge => {
             note(&format!(
-                "{error}; gpt still adds new lines to this log, but can't read it, so loss.svg isn't updated"
+                "{error}; gpt still appends new lines to this log, but can't read it, so loss.svg isn't updated"
             ));
             Ok(None)
         }

@@ -103,7 +103,7 @@ fn begin(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<S
     };
     if world.ranks().is_some() && source.options.data.as_deref().is_some_and(is_stdin) {
         return misused(
-            "--data -: only one of the processes can read standard input; use a file instead",
+            "--data -: only one of the MPI processes can read standard input; use a file instead",
         );
     }
     let setup = set_up(source.options, source.base)?;

@@ -37,7 +37,7 @@ Examples:
   gpt train --resume                           resume the newest run
 
 Ctrl-C finishes the current step, saves the run, and prints the command that
-resumes it. nanoGPT's option names work, too: --max-iters, --lr, --n-layer,
+resumes it. nanoGPT's option names also work: --max-iters, --lr, --n-layer,
 --n-head, --n-embd, --block-size and --dropout.";
 
 /// An example of a training run with several processes, which the help shows only in a build with
@@ -57,15 +57,15 @@ const MPI_EXAMPLES: &str = "";
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) options: TrainOptions,
-    /// A TOML file with options, whose keys are the names of the flags; flags on the command line
-    /// take precedence
+    /// A TOML file of options, whose keys are the names of the flags; flags on the command line take
+    /// precedence
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
     /// Resume a training run [default: the newest run]
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     pub(crate) resume: Option<Option<PathBuf>>,
-    /// Print a list of the MPI processes at the start, and the number of bytes that they sent at
-    /// the end
+    /// Print a list of the MPI processes at the start, and the communication statistics of rank 0
+    /// at the end
     #[cfg(feature = "mpi")]
     #[arg(short, long, help_heading = "Run")]
     pub(crate) verbose: bool,
@@ -76,26 +76,28 @@ pub(crate) struct TrainArgs {
 #[derive(Args, Clone, Debug, Serialize)]
 #[group(skip)]
 pub(crate) struct TrainOptions {
-    /// The training data: a text, token IDs, or a folder with either [default: a short story]
+    /// The training data: a text file, a file of token IDs, or a folder that contains either
+    /// [default: a short story]
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) data: Option<PathBuf>,
     /// The tokenizer of a new model: gpt2, chars (one token per character), bpe:N (a vocabulary of
-    /// N tokens made from the data), or a folder with a tokenizer [default: the preset's]
+    /// N tokens built from the data), or a folder with a tokenizer [default: the preset's
+    /// tokenizer]
     #[arg(long, value_name = "gpt2|chars|bpe:N|DIR")]
     #[serde(serialize_with = "by_name")]
     pub(crate) tokenizer: Option<TokenizerChoice>,
-    /// A named set of model sizes and training settings, which replaces the default values of the
+    /// A named set of model sizes and training settings, which replace the default values of the
     /// options [default: story]
     #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true)]
     #[serde(serialize_with = "by_name")]
     pub(crate) preset: Option<Preset>,
-    /// The folder of a model whose weights the run starts with (fine-tuning)
+    /// The folder of a model whose weights are used as the initial weights (fine-tuning)
     #[arg(long, value_name = "DIR")]
     pub(crate) init_from: Option<PathBuf>,
-    /// The number of training steps [default: the preset's]
+    /// The number of training steps [default: the preset's number]
     #[arg(long, value_name = "N", aliases = ["max-iters", "steps"])]
     pub(crate) max_steps: Option<AtLeast1>,
-    /// The number of passes over the training data, as an alternative to the number of steps
+    /// The number of passes over the training data (an alternative to --max-steps)
     #[arg(
         long,
         value_name = "N",
@@ -103,13 +105,13 @@ pub(crate) struct TrainOptions {
         conflicts_with = "max_steps"
     )]
     pub(crate) epochs: Option<AtLeast1>,
-    /// The number of windows (token sequences) in a batch
+    /// The number of windows (token sequences) in each batch
     #[arg(long, value_name = "N", default_value_t = AtLeast1(TRAINING.batch_size))]
     pub(crate) batch_size: AtLeast1,
     /// The maximum learning rate
     #[arg(long, value_name = "X", alias = "lr", default_value_t = NotNegative(TRAINING.learning_rate))]
     pub(crate) learning_rate: NotNegative,
-    /// The seed of the random numbers
+    /// The seed of the random number generator
     #[arg(short = 's', long, value_name = "N", value_parser = signed_seed, default_value_t = 123)]
     pub(crate) seed: i64,
     /// The folder of the run [default: a new folder in runs/]
@@ -120,8 +122,8 @@ pub(crate) struct TrainOptions {
     /// The fraction of the data to train on; the rest is used for validation
     #[arg(long, value_name = "X", help_heading = "Data", default_value_t = Part(0.9))]
     pub(crate) train_ratio: Part,
-    /// The number of tokens in a window [default: the context length, or less for fine-tuning and
-    /// short texts]
+    /// The number of tokens in each window [default: the context length, or less for fine-tuning
+    /// and short texts]
     #[arg(long, value_name = "N", help_heading = "Data")]
     pub(crate) max_length: Option<AtLeast1>,
     /// The number of tokens from the start of one window to the start of the next [default:
@@ -135,46 +137,48 @@ pub(crate) struct TrainOptions {
     /// The number of attention heads in each block
     #[arg(long, value_name = "N", alias = "n-head", help_heading = "Model", default_value_t = Count(MODEL.n_heads))]
     n_heads: Count,
-    /// The number of features of a token (the embedding dimension)
+    /// The number of features per token (the embedding dimension)
     #[arg(long, value_name = "N", alias = "n-embd", help_heading = "Model", default_value_t = Count(MODEL.emb_dim))]
     emb_dim: Count,
-    /// The maximum number of tokens that the model can see
+    /// The maximum number of tokens that the model can process at once
     #[arg(long, value_name = "N", alias = "block-size", help_heading = "Model", default_value_t = AtLeast1(MODEL.context_length))]
     context_length: AtLeast1,
-    /// The number of tokens in the vocabulary [default: the tokenizer's]
+    /// The number of tokens in the vocabulary [default: the size of the tokenizer's vocabulary]
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) vocab_size: Option<Count>,
-    /// The probability with which dropout sets a value to 0 [default: the preset's]
+    /// The probability that dropout sets a value to 0 [default: the preset's probability]
     #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
     // The value is `None` if the base model uses different dropout rates in different places,
     // because a single number can't represent them.
     drop_rate: Option<Below1>,
-    /// Add biases to the layers that compute queries, keys and values
+    /// Add biases to the layers that compute the queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model", default_value_t = false)]
     qkv_bias: bool,
     /// Reuse the weights of the token embedding in the output layer (weight tying)
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, aliases = ["tie-weights", "weight-tying"], help_heading = "Model", default_value_t = false)]
     tied: bool,
 
-    /// The number of batches whose gradients are added up in a step
+    /// The number of batches whose gradients are accumulated in each training step
     #[arg(long, value_name = "N", help_heading = "Training", default_value_t = AtLeast1(1))]
     pub(crate) gradient_accumulation_steps: AtLeast1,
-    /// The number of steps at the start during which the learning rate rises to its maximum
+    /// The number of steps at the start of training during which the learning rate rises to its
+    /// maximum
     #[arg(long, value_name = "N", alias = "warmup-iters", help_heading = "Training", default_value_t = Count(TRAINING.warmup_steps))]
     pub(crate) warmup_steps: Count,
-    /// The learning rate at the end of the training [default: a tenth of the maximum]
+    /// The learning rate at the end of training [default: a tenth of the maximum learning rate]
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub(crate) min_lr: Option<NotNegative>,
     /// The weight decay of AdamW
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = NotNegative(0.1))]
     pub(crate) weight_decay: NotNegative,
-    /// AdamW's beta1, the decay rate of the average gradient
+    /// AdamW's beta1, the decay rate of the moving average of the gradients
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = Below1(0.9))]
     pub(crate) beta1: Below1,
-    /// AdamW's beta2, the decay rate of the average squared gradient
+    /// AdamW's beta2, the decay rate of the moving average of the squared gradients
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = Below1(0.999))]
     pub(crate) beta2: Below1,
-    /// The maximum norm of the gradient; larger gradients are scaled down, and 0 means no limit
+    /// The maximum norm of the gradient; gradients with a larger norm are scaled down to it, and 0
+    /// means no limit
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = NotNegative(1.0))]
     pub(crate) grad_clip: NotNegative,
     /// The number format of the operands of linear layers: float32 or bfloat16
@@ -199,8 +203,8 @@ pub(crate) struct TrainOptions {
     /// The number of steps between evaluations
     #[arg(long, value_name = "N", alias = "eval-freq", help_heading = "Evaluation", default_value_t = AtLeast1(TRAINING.eval_interval))]
     pub(crate) eval_interval: AtLeast1,
-    /// The number of training batches and of validation batches whose losses are averaged in an
-    /// evaluation
+    /// The number of batches whose losses are averaged in each evaluation, both for the training
+    /// loss and for the validation loss
     #[arg(long, value_name = "N", alias = "eval-iter", help_heading = "Evaluation", default_value_t = AtLeast1(TRAINING.eval_iters))]
     pub(crate) eval_iters: AtLeast1,
     /// The prompt of the samples that are generated during training [default: the beginning of the
@@ -217,7 +221,7 @@ pub(crate) struct TrainOptions {
     /// [default: twice the evaluation interval]
     #[arg(long, value_name = "N", help_heading = "Evaluation")]
     pub(crate) sample_interval: Option<Count>,
-    /// The number of new tokens in a sample; 0 means that no samples are generated
+    /// The number of tokens to generate in each sample; 0 means that no samples are generated
     #[arg(long, value_name = "N", help_heading = "Evaluation", default_value_t = Count(40))]
     pub(crate) sample_tokens: Count,
 
@@ -227,7 +231,7 @@ pub(crate) struct TrainOptions {
     /// The number of threads, which doesn't affect the results [default: the number of cores]
     #[arg(short = 't', long, value_name = "N", help_heading = "Run")]
     pub(crate) threads: Option<Threads>,
-    /// The number of newest checkpoints to keep, in addition to the best one
+    /// The number of most recent checkpoints to keep, in addition to the best checkpoint
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = AtLeast1(2))]
     // At least two checkpoints are kept by default, so that the run can still be resumed if the
     // latest one is damaged. This field must remain the last one in this struct, and it must always
@@ -273,7 +277,7 @@ impl TrainOptions {
         for (name, asked) in asked.iter().filter(|_| is_fixed) {
             if &own[name] != asked {
                 bail!(
-                    "{} {asked}: the base model has {}, and its weights can't be used with any other value; leave this option out",
+                    "{} {asked}: the value is {} in the base model, whose weights can't be used with any other value; omit this option",
                     flag(name),
                     own[name]
                 );

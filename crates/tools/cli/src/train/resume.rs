@@ -84,7 +84,7 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     match options.data.as_deref() {
         Some(data) if is_stdin(data) => require_input(run)?,
         Some(data) if !data.exists() => bail!(
-            "{}: the run's training data doesn't exist at this path; if it has moved, give its new path with --data",
+            "{}: the run's training data doesn't exist at this path; if it has moved, specify its new path with --data",
             data.display()
         ),
         _ => {}
@@ -156,7 +156,7 @@ fn refuse_changes(run: &Path, before: &TrainOptions, now: &TrainOptions) -> Resu
             continue;
         }
         bail!(
-            "{}: {} is {} in this run and can't be changed to {value}; to start a new run from its weights, use --init-from {}",
+            "{}: {} is {} in this run and can't be changed to {value}; to start a new run from this run's weights, use --init-from {}",
             run.display(),
             flag(name),
             kept.map_or("not set".to_owned(), Value::to_string),

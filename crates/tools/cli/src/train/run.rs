@@ -151,7 +151,7 @@ fn refuse_full(folder: &Path) -> Result<()> {
         return Ok(());
     };
     bail!(
-        "{}: a new run needs an empty folder, but this one contains {}; to resume the run in it, use: {} train --resume {}",
+        "{}: a new run requires an empty folder, but this folder contains {}; to resume the run in this folder, use: {} train --resume {}",
         folder.display(),
         found.display(),
         program(),

@@ -91,7 +91,7 @@ const MAX_DIGITS: usize = 9;
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
         bail!(
-            "{}: new runs are saved in a folder with this name, but this is a file",
+            "{}: new runs are saved in a folder with this name, but a file with this name exists; rename the file",
             runs.display()
         );
     }
@@ -132,7 +132,7 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
             Ok(_) => {
                 for copy in saved.iter().filter(|copy| copy.is_copy_of(run)) {
                     note(&format!(
-                        "{} is a copy of {path}, so the original is used; to use the copy, give its path",
+                        "{} is a copy of {path}, so the original is used; to use the copy, specify its path",
                         copy.path.display()
                     ));
                 }
@@ -143,14 +143,14 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
             Err(error) => {
                 return Err(error).with_context(|| {
                     format!(
-                        "the newest run, {path}, can't be used (to use another run, give its path)"
+                        "the newest run, {path}, can't be used (to use another run, specify its path)"
                     )
                 });
             }
         }
     }
     bail!(
-        "there is no run in {}/ yet; train a model with `{} train`, or give the folder of a model",
+        "there is no run in {}/ yet; train a model with `{} train`, or specify the folder of a model",
         runs.display(),
         program()
     )
@@ -235,7 +235,7 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
         }
         Err(TrainError::NoCheckpoint { .. }) => match newest(path) {
             Ok(run) => bail!(
-                "{name}: this folder contains runs, but one run is needed; give the path of a run, such as the newest, {}",
+                "{name}: this folder contains runs, but a single run is required; specify the path of a run, such as the newest one, {}",
                 run.display()
             ),
             // The folder contains neither a model nor runs. It is returned anyway, because the
@@ -248,13 +248,13 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
 }
 
 /// Returns an error if `path` isn't an existing folder. `what` describes the required folder in the
-/// error message, such as "a model" in "the folder of a model is needed".
+/// error message, such as "a model" in "the folder of a model is required".
 pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => bail!(
-            "{name}: this is a file, but the folder of {what} is needed; give the path of a folder"
+            "{name}: this is a file, but the folder of {what} is required; specify the path of a folder"
         ),
         Err(error) if error.kind() == NotFound => {
             let reason = missing_reason(path);

@@ -106,7 +106,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     let most = model.context_length;
     if let Some(length) = options.max_length.filter(|length| length.0 > most) {
         return misused(format!(
-            "--max-length must be at most {most}, the context length, got {length}"
+            "--max-length must be at most {most}, the model's context length, got {length}"
         ));
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source
     if let Some(folder) = &stated.init_from {
         if !folder.exists() {
             bail!(
-                "--init-from {}: this folder doesn't exist; gpt doesn't download models, so give the path of a local folder with config.json and model.safetensors",
+                "--init-from {}: this folder doesn't exist; gpt doesn't download models, so specify the path of a local folder that contains config.json and model.safetensors",
                 folder.display()
             );
         }
@@ -65,7 +65,7 @@ pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source
         && base.vocabulary.tokenizer().is_ok()
     {
         bail!(
-            "--tokenizer {choice}: the model of --init-from has its own tokenizer, which can't be replaced; leave this option out"
+            "--tokenizer {choice}: the model that --init-from specifies has its own tokenizer, which can't be replaced; omit this option"
         );
     }
     options.init_from = path;

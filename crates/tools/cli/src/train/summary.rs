@@ -157,12 +157,12 @@ pub(crate) fn sum_up(
             began.elapsed().as_secs_f64()
         ),
         false => format!(
-            "this run has already done all of its {steps} steps; to continue it up to step N, use: {gpt} train --resume {run} --max-steps N"
+            "this run has already completed all of its {steps} steps; to continue it up to step N, use: {gpt} train --resume {run} --max-steps N"
         ),
     };
     let best = match (folder.best()?, last.and_then(|last| last.val_loss)) {
         (Some((best, loss)), Some(last)) if last > loss => format!(
-            "best    {}: the validation loss was {loss:.3} at this checkpoint, but it has since risen to {last:.3} (overfitting); to use this checkpoint, give its path to --model or --init-from\n",
+            "best    {}: the validation loss was {loss:.3} at this checkpoint, but it has since risen to {last:.3} (overfitting); to use this checkpoint, pass its path to --model or --init-from\n",
             best.display()
         ),
         _ => String::new(),

@@ -35,7 +35,7 @@ pub(crate) fn vocabulary<'t>(
     }
     let text = || {
         text().context(
-            "the tokenizers chars and bpe:N are made from text, but the data consists of token IDs",
+            "the tokenizers chars and bpe:N are built from text, but the training data consists of token IDs",
         )
     };
     let choice = match &options.tokenizer {
@@ -57,7 +57,7 @@ pub(crate) fn vocabulary<'t>(
     let least = tokenizer.vocab_size();
     if let Some(size) = size.filter(|&size| size < least) {
         bail!(
-            "--vocab-size must be at least {least}, the number of tokens of the tokenizer, got {size}"
+            "--vocab-size must be at least {least}, the number of tokens in the tokenizer's vocabulary, got {size}"
         );
     }
     Ok(Vocabulary::new(tokenizer))
@@ -79,7 +79,7 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
     };
     ModelTokenizer::from_folder(folder)?.with_context(|| {
         format!(
-            "--tokenizer {name}: the folder contains neither tokenizer.json nor vocab.json and merges.txt"
+            "--tokenizer {name}: the folder contains neither tokenizer.json nor both vocab.json and merges.txt"
         )
     })
 }

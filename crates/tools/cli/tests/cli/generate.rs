@@ -293,7 +293,7 @@ fn a_folder_s_generation_settings_are_the_defaults() {
         (r#"{"top_k": 99999999999}"#, "top_k must be a whole number"),
         (
             r#"{"max_new_tokens": 0}"#,
-            "max_new_tokens must be a whole number of at least 1",
+            "max_new_tokens must be a whole number that is at least 1",
         ),
         ("{", "generation_config.json"),
     ] {

@@ -187,7 +187,9 @@ fn an_interrupted_mpirun_saves_once() {
 #[test]
 fn a_build_without_mpi_refuses_to_train_several_times() {
     let Some(plain) = std::env::var_os("GPT_WITHOUT_MPI") else {
-        eprintln!("skipped: GPT_WITHOUT_MPI must be the path of a gpt that was built without MPI");
+        eprintln!(
+            "skipped: GPT_WITHOUT_MPI must be the path of a gpt executable that was built without MPI"
+        );
         return;
     };
     let folder = folder();

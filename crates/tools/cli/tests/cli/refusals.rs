@@ -72,7 +72,7 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 #[test]
 fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
     let table = "
-2 generate Once --temp -1 -> --temperature; -1; a finite number of at least 0
+2 generate Once --temp -1 -> --temperature; -1; a finite number that is at least 0
 2 generate Once --temp nan -> --temperature; nan
 2 generate Once --top-p 0 -> --top-p; '0'; above 0 and at most 1
 2 generate Once --min-p 1.5 -> --min-p; 1.5; from 0 to 1

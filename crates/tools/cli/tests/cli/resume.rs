@@ -67,7 +67,7 @@ fn a_run_that_is_done_can_be_resumed_and_does_nothing() {
     let ran = folder.ok("train --resume run");
     assert!((folder.tensors("run"), events()) == before);
     let parts = [
-        "this run has already done all of its 2 steps",
+        "this run has already completed all of its 2 steps",
         "--resume run --max-steps N",
     ];
     holds(&ran.stdout, &parts);
