@@ -145,7 +145,7 @@ fn an_odd_length_is_refused_and_an_empty_token_file_is_an_empty_corpus() {
     assert!(
         error
             .to_string()
-            .contains("the file has 3 bytes, but with 2 bytes per token ID"),
+            .contains("the file has 3 bytes, but the number of bytes must be even"),
         "{error}"
     );
     fs::write(&path, []).unwrap();

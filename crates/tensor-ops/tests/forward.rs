@@ -175,7 +175,7 @@ fn linear_names_both_shapes() {
 }
 
 #[test]
-#[should_panic(expected = "the ID 6 is out of range for a table of 6 rows")]
+#[should_panic(expected = "the ID 6 is out of range for a table with 6 rows")]
 fn embedding_names_the_id_out_of_range() {
     Embedding::zeros(6, 3).forward(&array![6u32]);
 }

@@ -278,7 +278,7 @@ fn an_embeddings_gradient_of_another_size_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "Embedding::backward: the ID 5 is out of range for a table of 5 rows")]
+#[should_panic(expected = "Embedding::backward: the ID 5 is out of range for a table with 5 rows")]
 fn an_embeddings_backward_pass_names_the_id_out_of_range() {
     let d_out = test_array((2, 4), 1.0, 1);
     Embedding::zeros(5, 4).backward(&array![0u32, 5], &d_out, &mut Embedding::zeros(5, 4));

@@ -92,7 +92,7 @@ const KINDS: &str = r####"
 /// tokenizer.json, the value with which it is replaced, and the expected error message.
 const DAMAGE: &str = r####"
 /model/vocab | {} | the vocabulary is empty
-/model/vocab/aa | 3 | two tokens have the same ID, 3
+/model/vocab/aa | 3 | two tokens have the same ID, 3, but all IDs must be distinct
 /model/vocab/aa | 65536 | the token "aa" has the ID 65536, but in a vocabulary of this size, all IDs must be less than 65536
 /model/vocab/aa | 4294967295 | the token "aa" has the ID 4294967295, but in a vocabulary of this size, all IDs must be less than 65536
 /model/merges | [["aa", "<|endoftext|>"]] | the merge of "aa" and "<|endoftext|>" needs the token "aa<|endoftext|>", which isn't in the vocabulary

@@ -276,7 +276,7 @@ FORMS = {
             "the normalizer is NFC"),
     "digits alone": ({}, lambda folder: edit_tokenizer(folder, lambda json: json.update(pre_tokenizer={
         "type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, json["pre_tokenizer"]],
-    })), "its pre-tokenizer is Sequence"),
+    })), "the pre-tokenizer is Sequence"),
 }
 
 

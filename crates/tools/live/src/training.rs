@@ -720,8 +720,8 @@ mod tests {
         );
         assert_eq!(
             view["lines"][0]["note"],
-            "Not in the vocabulary: \u{436}\u{20AC}. The model reads the unknown token \u{FFFD} instead. \
-             The line has 42 tokens, but the model reads at most 32, so the rest is ignored."
+            "These characters aren't in the vocabulary: \u{436}\u{20AC}. The model reads the unknown token \u{FFFD} instead. \
+             The line has 42 tokens, but the model reads at most 32, so the remaining tokens are ignored."
         );
         assert_eq!(view["lines"][1]["note"], "Enter at least one character.");
         let lesson = begin("words", &Value::Null);
@@ -732,7 +732,7 @@ mod tests {
             view["prompt_note"]
                 .as_str()
                 .unwrap()
-                .starts_with("Not in the story: \u{436}. ")
+                .starts_with("These characters don't occur in the story: \u{436}. ")
         );
     }
 }

@@ -259,7 +259,7 @@ fn texts_that_llama_cpp_doesnt_read_are_refused() {
         ),
         (
             |all| all.tokens[5].text = "<|a\0b|>".to_owned(),
-            "a NUL character, at which llama.cpp would cut it off: \"<|a\\0b|>\"",
+            "a NUL character, where llama.cpp would truncate it: \"<|a\\0b|>\"",
         ),
         (
             |all| all.chat_templates[0].1 = "a\0{{ messages }}".to_owned(),

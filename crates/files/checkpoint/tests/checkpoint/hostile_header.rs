@@ -68,7 +68,7 @@ fn shapes_and_places_that_do_not_fit_each_other_or_the_file() {
     ] {
         file_refused(&f32s(shape, offsets), 4, &["the header is damaged"]);
     }
-    let length = ["should take 8 bytes", "4 bytes follow"];
+    let length = ["the tensors take 8 bytes", "4 bytes follow"];
     file_refused(&f32s("[2]", "[0,8]"), 4, &length);
     let first = f32s("[2]", "[0,8]");
     let overlapping = f32s("[2]", "[4,12]");

@@ -322,7 +322,7 @@ mod tests {
                     (0..=MAX_TEMPLATES)
                         .for_each(|i| fs::write(more.join(format!("{i}.jinja")), "").unwrap());
                 },
-                "more than 64 chat templates",
+                "the maximum of 64 chat templates",
             ),
             (
                 |more| {
@@ -331,7 +331,7 @@ mod tests {
                         file.set_len(MAX_BYTES / 2 + 1).unwrap();
                     }
                 },
-                "more than 4194304 bytes in total",
+                "exceeds the maximum of 4194304 bytes",
             ),
         ];
         for (break_it, problem) in breaks {

@@ -75,7 +75,7 @@ fn hint(error: &clap::Error) -> Option<String> {
     if usage.contains("gpt train") {
         Some(format!("to train on this file, use --data {word}"))
     } else if usage.contains("[TEXT]") {
-        Some("put quotes around a text that consists of several words".to_owned())
+        Some("put a text that consists of several words in quotes".to_owned())
     } else {
         None
     }

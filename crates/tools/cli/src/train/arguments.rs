@@ -197,7 +197,7 @@ mod tests {
             ("n_layers = 1.5", vec!["key \"n_layers\"", "'1.5'", least]),
             (
                 "beta1 = nan",
-                vec!["key \"beta1\"", "'nan'", "at least 0 and below 1"],
+                vec!["key \"beta1\"", "'nan'", "at least 0 and less than 1"],
             ),
             (
                 "preset = 'gpt'",

@@ -57,8 +57,8 @@ const MPI_EXAMPLES: &str = "";
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) options: TrainOptions,
-    /// A TOML file of options, whose keys are the names of the flags; flags on the command line take
-    /// precedence
+    /// A TOML file of options, whose keys are the names of the flags; flags on the command line
+    /// take precedence
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
     /// Resume a training run [default: the newest run]

@@ -24,7 +24,10 @@ fn a_folder_of_somebody_else_is_refused_and_left_as_it_was() {
         fs::write(&file, "x").unwrap();
         folder.refused(
             &format!("train {TINY} --max-steps 1 --out-dir project{i}"),
-            &["needs an empty folder", theirs.split('/').next().unwrap()],
+            &[
+                "requires an empty folder",
+                theirs.split('/').next().unwrap(),
+            ],
         );
         assert_eq!(fs::read(&file).unwrap(), b"x");
         assert_eq!(fs::read_dir(&project).unwrap().count(), 1, "{theirs}");

@@ -199,7 +199,9 @@ fn a_build_without_mpi_refuses_to_train_several_times() {
     let output = command.output().unwrap();
     let (_, errors) = texts(&output);
     assert!(!output.status.success());
-    let told = errors.matches("this build has no MPI").count();
+    let told = errors
+        .matches("this build of gpt doesn't support MPI")
+        .count();
     assert_eq!(told, 1, "{errors}");
     assert!(!folder.join("run").exists());
 }

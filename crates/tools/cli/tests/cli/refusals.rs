@@ -154,7 +154,7 @@ fn a_process_of_a_job_does_not_train_alone() {
         let ended = command.envs(variables).output().unwrap();
         let stderr = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(1), "{stderr}");
-        holds(&stderr, &["this build has no MPI", part]);
+        holds(&stderr, &["this build of gpt doesn't support MPI", part]);
     }
     let mut one = folder.command(&format!("train {TINY} --max-steps 1"));
     let one = one.env("PMI_RANK", "0").env("PMI_SIZE", "1").status();

@@ -97,7 +97,7 @@ fn another_configuration_is_refused_by_name_with_both_values() {
         );
     }
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");
-    let parts = ["run: a new run needs an empty folder", "--resume run"];
+    let parts = ["run: a new run requires an empty folder", "--resume run"];
     folder.refused(&anew, &parts);
 }
 
@@ -215,6 +215,6 @@ fn a_run_without_its_checkpoints_neither_goes_on_nor_begins_anew_over_its_result
     fs::rename(folder.join("run/checkpoints"), folder.join("away")).unwrap();
     folder.refused("train --resume run", &["run", "no checkpoint"]);
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");
-    folder.refused(&anew, &["run: a new run needs an empty folder"]);
+    folder.refused(&anew, &["run: a new run requires an empty folder"]);
     assert!(left() == before);
 }

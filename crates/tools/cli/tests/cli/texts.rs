@@ -88,7 +88,7 @@ fn a_short_validation_part_has_short_windows_of_its_own() {
     folder.write("text.txt", "abcdefgh".repeat(30));
     for (ratio, note) in [
         ("0.95", "windows have only 11"),
-        ("0.997", "too short for validation"),
+        ("0.997", "too short, so it isn't used"),
     ] {
         let flags = format!("--data text.txt --tokenizer chars --train-ratio {ratio}");
         let context = SMALL.replace("--context-length 8", "--context-length 64");

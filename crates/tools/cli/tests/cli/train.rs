@@ -89,7 +89,7 @@ fn a_run_can_start_from_another_models_weights() {
     holds(&ran.stdout, &[same]);
     folder.refused(
         "train --init-from first --data data.bin --max-steps 1 --n-heads 4",
-        &["--n-heads 4", "the base model has 2"],
+        &["--n-heads 4", "the value is 2 in the base model"],
     );
 }
 

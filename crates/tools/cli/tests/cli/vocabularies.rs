@@ -154,7 +154,7 @@ fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
         );
     }
     let told = folder.ok("generate -m bare boat -n 1 --seed 1").stderr;
-    holds(&told, &["no tokenizer in this folder", "GPT-2's"]);
+    holds(&told, &["this folder contains no tokenizer", "GPT-2's"]);
 }
 
 #[test]
