@@ -74,11 +74,11 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
     let table = "
 2 generate Once --temp -1 -> --temperature; -1; a finite number that is at least 0
 2 generate Once --temp nan -> --temperature; nan
-2 generate Once --top-p 0 -> --top-p; '0'; above 0 and at most 1
+2 generate Once --top-p 0 -> --top-p; '0'; greater than 0 and at most 1
 2 generate Once --min-p 1.5 -> --min-p; 1.5; from 0 to 1
-2 generate Once --repeat-penalty 0 -> --repeat-penalty; '0'; above 0
+2 generate Once --repeat-penalty 0 -> --repeat-penalty; '0'; greater than 0
 2 generate Once -n -1 -> --max-new-tokens; -1; at least 0
-2 generate Once -n 9223372036854775808 -> --max-new-tokens; below 2^63
+2 generate Once -n 9223372036854775808 -> --max-new-tokens; less than 2^63
 2 generate Once --top-k -5 -> --top-k; -5; at least 0
 2 generate Once -c 0 -> --context-size; at least 1
 2 generate Once --num-samples 0 -> --num-samples; at least 1
