@@ -147,7 +147,7 @@ impl Owned {
         if let Some(other) = before.filter(|before| before.run != run) {
             let problem = format!(
                 "this file belongs to the run {}, but the checkpoints belong to the run {run}, which \
-                means that files of another run were copied into this folder; to resume the run, restore its \
+                means that the files of another run were copied into this folder; to resume the run, restore its \
                 own run.json and options.toml",
                 other.run
             );
