@@ -284,8 +284,14 @@ fn token_files_without_a_header_are_known_by_their_bytes() {
             numbers().flat_map(|id| (id as f32).to_le_bytes()).collect(),
             "floating-point",
         ),
-        (numbers().map(|id| (id % 4) as u8).collect(), "8-bit integers"),
-        (numbers().map(|id| (id % 200) as u8).collect(), "8-bit integers"),
+        (
+            numbers().map(|id| (id % 4) as u8).collect(),
+            "8-bit integers",
+        ),
+        (
+            numbers().map(|id| (id % 200) as u8).collect(),
+            "8-bit integers",
+        ),
         (text.as_bytes().to_vec(), "plain text"),
         (text.as_bytes()[..29].to_vec(), "plain text"),
         (latin1, "plain text"),

@@ -201,7 +201,10 @@ fn damaged_files_are_refused_with_their_name() {
         ("tokenizer_config.json", r#"{"extra_special_tokens": 3}"#),
         ("tokenizer.json", "{}"),
     ]);
-    assert!(error.contains("extra_special_tokens must be a list"), "{error}");
+    assert!(
+        error.contains("extra_special_tokens must be a list"),
+        "{error}"
+    );
     let deep = "[".repeat(100_000);
     assert!(refusal(&[("tokenizer.json", &deep)]).starts_with("tokenizer.json: "));
     let config = format!("{{\"x\": {deep}");
