@@ -95,8 +95,9 @@ impl ExampleDeepNeuralNetwork {
         (x, ShortcutCache(cache))
     }
 
-    /// Adds the gradients of the weights and biases of all layers to `grads`, and returns the
-    /// gradient of the network's input.
+    /// Performs the network's backward pass: adds the gradients of the weights and biases of all
+    /// layers to `grads`, and returns the gradient of the network's input. `d_out` is the gradient
+    /// of its output.
     ///
     /// # Panics
     ///

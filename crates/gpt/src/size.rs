@@ -96,8 +96,9 @@ impl Memory {
         Self::default()
     }
 
-    /// Adds a part called `name`, and returns the new estimate. The size of the part in bytes is
-    /// the product of the elements of `sizes`.
+    /// Adds an item to this memory estimate, and returns the new estimate. The item is called
+    /// `name`, and its size in bytes is the product of the elements of `sizes`. For example, the
+    /// sizes `[4, 100, 768]` stand for a table of 100 rows of 768 numbers of 4 bytes each.
     ///
     /// # Errors
     ///

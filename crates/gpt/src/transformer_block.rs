@@ -104,8 +104,9 @@ impl TransformerBlock {
         add_assign(&mut x, &shortcut);
         let shortcut = Pooled::from(x);
         let (x, norm2) = self.norm2.forward_train(&shortcut);
-        // Random numbers must be drawn one after the other, so a single thread draws the dropout
-        // mask. Meanwhile, the other threads compute the feed-forward network.
+        // The random numbers of a dropout mask must be drawn one after the other, so a single
+        // thread draws the mask. Meanwhile, the other threads compute the feed-forward network, to
+        // whose output the mask is then applied.
         let ((x, ff), mask) = rayon::join(
             || self.ff.forward_train(x),
             || self.drop_shortcut.draw(shortcut.len(), rng),

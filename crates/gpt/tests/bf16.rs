@@ -42,8 +42,9 @@ fn gradients(config: GptConfig, dtype: Dtype, in_parts: bool) -> (f32, GptModel)
     (loss.expect("a batch"), grads)
 }
 
-/// For each parameter, returns its name, the norm of its gradient in `one`, and the norm of the
-/// difference between this gradient and the parameter's gradient in `other`.
+/// Compares the gradients of two models, such as those computed in f32 and in bf16. For each
+/// parameter, returns its name, the norm of its gradient in `one`, and the norm of the difference
+/// between its gradients in `one` and `other`.
 fn norms(one: &GptModel, other: &GptModel) -> Vec<(String, f64, f64)> {
     let norm = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
     let both = one
@@ -93,8 +94,9 @@ fn the_bits_are_those_of_any_number_of_threads() {
             assert!(on(threads, in_parts) == one, "{threads} threads");
         }
     }
-    // Even if the batch is divided into parts, matrix products must be computed in bf16.
-    // Afterwards, training in f32 must produce the same results as before.
+    // Check that training in bf16 really computes matrix products in bf16 if the batch is divided
+    // into parts, which means that the loss and the gradients differ from those in f32. Training in
+    // f32 afterwards must produce the same results as before.
     let (exact, in_f32) = gradients(config(true), Dtype::Float32, true);
     let (loss, in_bf16) = gradients(config(true), Dtype::BFloat16, true);
     assert!(loss != exact && in_f32 != in_bf16);

@@ -92,8 +92,10 @@ fn every_gradient_equals_pytorchs() {
     }
 }
 
-/// Tests a batch for which more rows of logits must be computed than [`gpt::engine::LOGIT_ROWS`],
-/// the maximum number of rows that are in memory at the same time.
+/// Tests that `loss_and_grads` produces the same loss and gradients as the forward pass, the loss
+/// and the backward pass called one after the other. The batch is so large that `loss_and_grads`
+/// doesn't compute all rows of logits at once, but in groups of at most [`gpt::engine::LOGIT_ROWS`]
+/// rows.
 #[test]
 fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_the_other() {
     for (tied, drop_rate) in [(false, 0.0), (true, 0.2)] {
@@ -125,9 +127,10 @@ fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_t
     }
 }
 
-/// Sets the biases so that the inputs of ReLU are far from 0, alternating between positive and
-/// negative values. A finite difference would be wrong if its two points were on different sides of
-/// 0, where ReLU has a kink.
+/// Prepares a feed-forward network for a comparison of its gradients with finite differences. If
+/// the activation function is ReLU, sets the biases to 3 and -3 in turn, so that no input of ReLU
+/// is close to 0. At 0, ReLU has a kink, and a finite difference would be wrong if its two points
+/// were on different sides of the kink.
 fn away_from_kinks(ff: &mut FeedForward) {
     if ff.activation == Activation::Relu {
         let bias = ff.expand.bias.as_mut().expect("the layers have biases");
@@ -160,8 +163,9 @@ fn the_models_gradients_agree_with_finite_differences() {
         model.backward(cache, &w, &mut grads);
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
             let parameter = model.named_parameters()[i].1.to_owned();
-            // Changing the attention scores hardly affects the objective. If the step were small,
-            // the finite difference would therefore consist mostly of rounding errors.
+            // The weights of the query and key layers hardly affect the model's output. If such a
+            // weight were changed by only a small step, the finite difference would consist mostly
+            // of rounding errors, so a large step is used for the attention layers.
             let step = name.contains("att.W_").then_some(0.06);
             let check = GradientCheck { step, ..CHECK };
             check.check(&name, &parameter, &d, |p| {
@@ -173,8 +177,10 @@ fn the_models_gradients_agree_with_finite_differences() {
     }
 }
 
-/// The loss of a well-trained model is a small difference between large logits, so its rounding
-/// errors are larger than those of the loss before training.
+/// Compares a model's gradients with finite differences, after 30 and after 300 training steps. To
+/// show that the comparison can fail, also checks that a gradient that is 10% too large is
+/// detected. The loss of a well-trained model is a small difference between large logits, so its
+/// rounding errors are larger than before training.
 #[test]
 fn a_trained_models_gradients_pass_the_default_check_and_a_wrong_factor_fails() {
     let config = small(false, true, 0.0);
@@ -274,8 +280,9 @@ fn a_step_in_parts_that_panics_leaves_nothing_to_the_next() {
     };
     let zeros = GptModel::zeros(config).unwrap();
     let expected = step(zeros.clone());
-    // Make the training step panic: the last operation of its backward pass adds to the gradient of
-    // the token embedding, which isn't possible if this gradient is stored in column-major order.
+    // Make a training step panic, to test that the next step isn't affected. The last operation of
+    // the backward pass adds to the gradient of the token embedding. It panics if this gradient is
+    // stored in column-major order.
     let mut strided = zeros.clone();
     strided.tok_emb.weight = Array2::zeros((31, 12).f());
     assert!(catch_unwind(AssertUnwindSafe(|| step(strided))).is_err());

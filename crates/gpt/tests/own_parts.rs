@@ -1,5 +1,7 @@
-//! Tests models whose fields have been replaced, targets that don't contribute to the loss, and
-//! models with a custom head.
+//! Tests models that differ from a newly created `GptModel`: models in which a field was replaced
+//! by a value that contradicts the model's configuration, models from which blocks or the output
+//! head were removed, and models whose hidden states are used without the output head. Also tests
+//! targets that are ignored by the loss.
 
 use gpt::tensor_ops::{IGNORE_INDEX, Linear, Parameters, cross_entropy_train};
 use gpt::{Activation, BatchParts, DropRates, FeedForward, GptConfig, GptError, GptModel};
@@ -134,8 +136,9 @@ fn a_feed_forward_network_needs_features() {
     );
 }
 
-/// Tests a batch that has more rows of logits than the loss function computes at a time, so the
-/// rows are processed in groups. In some of these groups, all targets are ignored.
+/// Tests that targets equal to `IGNORE_INDEX` affect neither the loss nor the gradients. The batch
+/// has so many tokens that the loss function processes the rows of logits in groups, and in some of
+/// these groups, all targets are ignored.
 #[test]
 fn ignored_targets_change_neither_the_loss_nor_the_gradient_of_the_others() {
     let config = GptConfig {
@@ -178,7 +181,8 @@ fn ignored_targets_change_neither_the_loss_nor_the_gradient_of_the_others() {
     assert_eq!(model.loss(&ids, &targets).unwrap_err(), none);
     let refused = model.loss_and_grads(&ids, &targets, 1.0, &mut rng, &mut grads);
     assert_eq!(refused.unwrap_err(), none);
-    // `IGNORE_INDEX` is valid only as a target, so it must be rejected as an input.
+    // `IGNORE_INDEX` marks a target that the loss ignores. It isn't a valid token ID, so the model
+    // must reject it as an input.
     model.forward(&targets.slice(s![.., ..6])).unwrap_err();
 }
 
@@ -204,8 +208,10 @@ fn hidden_states_lead_to_the_logits() {
     }
 }
 
-/// Tests a model with dropout, once for each of three factors by which the weights of the
-/// embeddings and of the feed-forward networks are multiplied.
+/// Tests the backward pass from the hidden states, which are the model's output before the output
+/// head. The gradients are compared with finite differences in a model with dropout whose weights
+/// are small, normal or large: the weights of the embeddings and of the feed-forward networks are
+/// multiplied by 0.3, 1 or 3.
 #[test]
 fn gradients_of_the_hidden_states_agree_with_finite_differences() {
     let config = GptConfig {

@@ -30,8 +30,9 @@ proptest! {
 
     #[test]
     fn the_model_its_blocks_and_its_feed_forward_network_equal_the_listings(
-        // Attention processes the queries in blocks of 64, so sequences with these numbers of
-        // tokens require one or two blocks.
+        // Attention processes the queries in blocks of 64. To test sequences that consist of one
+        // block and sequences that consist of two blocks, the number of tokens is either less than
+        // 20 or between 60 and 69.
         (batch, num_tokens) in (1usize..4, prop_oneof![1usize..20, 60usize..70]),
         (n_heads, head_dim, n_layers, vocab_size) in (1usize..4, 8usize..17, 1usize..4, 2usize..60),
         [tied, qkv_bias] in any::<[bool; 2]>(),

@@ -34,8 +34,9 @@ impl Dropout {
         }
     }
 
-    /// Draws a mask for `n` elements in row-major order. Returns `None` without drawing any random
-    /// numbers if `p` is 0.
+    /// Draws a dropout mask, which determines for each of `n` elements, in row-major order, whether
+    /// the element is kept or set to 0. If `p` is 0, returns `None` without drawing any random
+    /// numbers.
     ///
     /// # Panics
     ///
@@ -92,10 +93,10 @@ impl Dropout {
         self.forward_with(x, mask)
     }
 
-    /// Applies a mask that [`draw`](Self::draw) has returned, and returns the result together with
-    /// a cache for [`backward`](Self::backward). Calling `draw` and then this method is equivalent
-    /// to calling [`forward_train`](Self::forward_train), but you can draw the mask while other
-    /// threads are still computing `x`.
+    /// Applies dropout with a mask that [`draw`](Self::draw) has returned, and returns the result
+    /// together with a cache for [`backward`](Self::backward). Calling `draw` and then this method
+    /// is equivalent to calling [`forward_train`](Self::forward_train), but you can draw the mask
+    /// while other threads are still computing `x`.
     ///
     /// # Panics
     ///
@@ -151,8 +152,9 @@ impl Dropout {
         Array::from_shape_vec(d_out.raw_dim(), d_x).expect("as many numbers as `d_out`")
     }
 
-    /// Multiplies each element of `values` by either [`scale`](Self::scale) or 0, according to the
-    /// mask. The first value corresponds to the mask element with the index `first`.
+    /// Applies a dropout mask to a part of an array: multiplies each element of `values` by
+    /// [`scale`](Self::scale) if the mask keeps the element, and by 0 otherwise. The first value
+    /// corresponds to the mask element with the index `first`.
     ///
     /// # Panics
     ///

@@ -67,9 +67,9 @@ impl Embedding {
     /// output, with the shape `(..., embedding_dim)`, which contains one row for each element of
     /// `ids`. For an ID `i`, this row is added to row `i` of `grads`.
     ///
-    /// The work is divided by columns: each task processes all rows, in order, but only some of the
-    /// columns. Therefore, no two threads write to the same element, even if an ID occurs several
-    /// times.
+    /// To compute the table's gradient on several threads, the table is divided by columns: each
+    /// task processes the rows of all IDs, in order, but only some of the columns. Therefore, no
+    /// two threads write to the same element, even if an ID occurs several times.
     ///
     /// # Panics
     ///

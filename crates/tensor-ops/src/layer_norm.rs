@@ -17,9 +17,11 @@ use crate::rows::{
 /// gradients of its weights, use a second value of this type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNorm {
-    /// Learned factors by which the normalized features are multiplied, with `emb_dim` elements.
+    /// Learned factors of layer normalization: each normalized feature is multiplied by one of
+    /// these `emb_dim` factors.
     pub scale: Array1<f32>,
-    /// Learned numbers that are added to the scaled features, with `emb_dim` elements.
+    /// Learned offsets of layer normalization: one of these `emb_dim` numbers is added to each
+    /// feature after the multiplication by `scale`.
     pub shift: Array1<f32>,
     /// Small number that is added to the variance to avoid division by 0. The book and GPT-2 use
     /// 1e-5.
@@ -37,8 +39,8 @@ pub struct LayerNormCache {
 }
 
 impl LayerNorm {
-    /// Creates a module with a scale of 1, a shift of 0, and an `eps` of 1e-5. No random numbers
-    /// are drawn.
+    /// Creates a layer normalization module with a scale of 1, a shift of 0, and an `eps` of 1e-5.
+    /// No random numbers are drawn.
     pub fn new(emb_dim: usize) -> Self {
         Self {
             scale: Array1::ones(emb_dim),
@@ -47,7 +49,8 @@ impl LayerNorm {
         }
     }
 
-    /// Creates a module whose scale and shift are 0. Use it to accumulate gradients.
+    /// Creates a layer normalization module whose scale and shift are 0. Use it to accumulate the
+    /// gradients of another module.
     pub fn zeros(emb_dim: usize) -> Self {
         Self {
             scale: Array1::zeros(emb_dim),
@@ -150,7 +153,8 @@ impl LayerNorm {
             grads.shift.len(),
             x_hat.ncols()
         );
-        // First comes the backward pass of the last operation, `out = scale * x_hat + shift`.
+        // Backpropagate first through the last operation of layer normalization, `out = scale *
+        // x_hat + shift`.
         self.backward_affine(&x_hat, &d_rows, grads);
         // Then comes the backward pass of the normalization, `x_hat = (x - mean) * rstd`. Because
         // `mean` and `rstd` depend on `x` as well, the gradient has three terms: `d_x = rstd *

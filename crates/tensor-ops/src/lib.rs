@@ -1,7 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-// Each of these modules contains the forward pass and the backward pass of an operation.
+// Each of these modules implements the forward pass and the backward pass of an operation that GPT
+// models need, such as softmax.
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -21,8 +22,8 @@ pub mod engine;
 mod pooled;
 mod rows;
 
-// The public API of this crate contains types from these crates. They are re-exported so that
-// dependent crates can use exactly the same versions.
+// Types from the crates `ndarray` and `torch_rng` appear in the public API of this crate. A program
+// that uses these re-exports always gets the matching versions of the two crates.
 pub use {ndarray, torch_rng};
 
 pub use cross_entropy::{

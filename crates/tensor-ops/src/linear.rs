@@ -249,8 +249,9 @@ impl Linear {
     }
 }
 
-/// Returns the sizes of all dimensions except for the last one, which is the dimension of the
-/// features. The array must have at least one dimension.
+/// Returns the shape of an array without its last dimension, which contains the features. For
+/// example, the result is `[2, 5]` for the shape `[2, 5, 768]`. The array must have at least one
+/// dimension.
 fn leading<D: Dimension>(x: &ArrayRef<f32, D>) -> &[usize] {
     &x.shape()[..x.ndim() - 1]
 }

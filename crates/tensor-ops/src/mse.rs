@@ -22,8 +22,8 @@ pub fn mse_loss<D: Dimension>(x: &ArrayRef<f32, D>, target: &ArrayRef<f32, D>) -
     (total / x.len() as f64) as f32
 }
 
-/// Returns the gradient of `x`, which is `2 (x - target) d_loss / n`, where `d_loss` is the
-/// gradient of the loss and `n` is the number of elements.
+/// Returns the gradient of the mean squared error with respect to `x`, multiplied by `d_loss`, the
+/// gradient of the loss. This is `2 (x - target) d_loss / n`, where `n` is the number of elements.
 ///
 /// # Panics
 ///

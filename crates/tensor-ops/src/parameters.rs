@@ -186,7 +186,8 @@ impl<D: Dimension> Parameters for Array<f32, D> {
     }
 }
 
-/// `None` contains no weights. This is useful for optional weights, such as a bias.
+/// Implements [`Parameters`] for optional weights, such as the bias of a linear layer. `None`
+/// contains no weights.
 impl<P: Parameters> Parameters for Option<P> {
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
         if let Some(module) = self {

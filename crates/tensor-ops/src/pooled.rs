@@ -8,13 +8,14 @@
 //!
 //! The public functions of this crate accept and return plain arrays, so callers don't have to
 //! return any memory to the pool. Only intermediate results and the caches for backward passes are
-//! [`Pooled`].
+//! stored in [`Pooled`] arrays, whose memory is reused by later operations.
 
 use std::ops::{Deref, DerefMut};
 
 use ndarray::{Array, Dimension};
 
-/// An array that returns its memory to the pool when it is dropped.
+/// An array that doesn't free its memory when it is dropped, but returns it to a pool, from which
+/// later operations take the memory for their results.
 #[derive(Clone, Debug)]
 pub struct Pooled<D: Dimension>(Array<f32, D>);
 

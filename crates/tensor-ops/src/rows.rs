@@ -8,12 +8,13 @@
 use kernels::{elementwise, fill_blocks, for_each};
 use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
 
-/// Number of elements per row in elementwise operations, which treat each array as a sequence of
-/// rows of this length, regardless of its shape.
+/// Number of elements per row in elementwise operations. These operations ignore the shape of an
+/// array and process it as a sequence of rows of this length.
 pub(crate) const WIDTH: usize = 1024;
 
-/// Number of elements that a task processes, which take up 32 KiB. This number is small enough to
-/// divide even the arrays of a small model into many tasks, so that all threads have work to do.
+/// Number of elements that each task of a parallel operation processes. They take up 32 KiB. This
+/// number is small enough to divide even the arrays of a small model into many tasks, so that all
+/// threads have work to do.
 const ELEMENTS_PER_TASK: usize = 8 * 1024;
 
 /// Returns an array of shape `(..., n)` as a matrix of shape `(rows, n)`. If the array is in
@@ -50,14 +51,15 @@ pub(crate) fn into_contiguous<D: Dimension>(x: Array<f32, D>) -> Array<f32, D> {
     }
 }
 
-/// Returns the number of rows that a task processes if each row has `width` elements.
+/// Returns how many rows of `width` elements each task of a parallel operation processes. This is
+/// as many rows as fit into [`ELEMENTS_PER_TASK`] elements, but at least one.
 pub(crate) fn rows_per_task(width: usize) -> usize {
     (ELEMENTS_PER_TASK / width.max(1)).max(1)
 }
 
-/// Creates a vector of `n` elements, which is divided into rows of `width` elements. Calls
-/// `f(first_row, block)` for each block of rows, on all threads. `f` must write all elements of the
-/// block.
+/// Creates a vector of `n` elements, and fills it on all threads. The vector is divided into blocks
+/// of consecutive rows, and each row has `width` elements. `f(first_row, block)` is called for each
+/// block and must write all of its elements.
 pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let rows = rows_per_task(width);
     fill_blocks(n, rows * width, |i, block| f(i * rows, block))
@@ -128,8 +130,8 @@ pub(crate) fn check_same_shape<D: Dimension>(op: &str, x: &ArrayRef<f32, D>, y: 
     assert!(x == y, "{op}: shapes {x:?} and {y:?} differ");
 }
 
-/// Calls `f(first_row, block)` for each block of consecutive rows in `out`, on all threads. Each
-/// row has `width` elements.
+/// Modifies the array `out` on all threads. The array is divided into blocks of consecutive rows,
+/// and each row has `width` elements. `f(first_row, block)` is called for each block.
 pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     if out.is_empty() || width == 0 {
         return;

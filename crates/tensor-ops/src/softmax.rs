@@ -149,7 +149,8 @@ pub fn softmax_backward_row(p: &[f32], d: &mut [f32], scale: f32) {
     elementwise::softmax_backward(p, d, dot, scale);
 }
 
-/// Returns a copy of `x` with `f` applied to each one-dimensional lane along `axis`.
+/// Returns a copy of `x` in which `f` has modified each one-dimensional lane along `axis`. For
+/// example, if `x` is a matrix and `axis` is 1, `f` is called for each row.
 fn map_lanes<D: Dimension>(
     x: &ArrayRef<f32, D>,
     axis: Axis,

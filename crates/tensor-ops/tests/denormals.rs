@@ -95,9 +95,10 @@ fn moments_of_weights_without_a_gradient_die_out() {
     let mut p = vec![0.5; n];
     let (mut m, mut v) = (vec![0.0; n], vec![0.0; n]);
     for turn in 0..3000 {
-        // In the first step, the gradients range from 1 to 1e-63, and the smallest of them
-        // underflow to 0 in `f32`. In all later steps, only the gradient of the first weight
-        // differs from 0.
+        // Test AdamW with gradients that make its moments decay towards 0. In the first step, the
+        // gradients range from 1 to 1e-63, and the smallest of them underflow to 0 in `f32`. In all
+        // later steps, only the gradient of the first weight differs from 0, so the moments of all
+        // other weights become smaller and smaller.
         let gradient = |i: usize| {
             if i == 0 || turn == 0 {
                 10f32.powi(-(i as i32))

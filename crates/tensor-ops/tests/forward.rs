@@ -182,7 +182,8 @@ fn embedding_names_the_id_out_of_range() {
 
 #[test]
 fn exact_gelu_is_x_times_the_normal_distribution() {
-    // The values of `phi` come from a table of the standard normal distribution.
+    // The exact form of GELU is `x * phi`, where `phi` is the cumulative distribution function of
+    // the standard normal distribution at `x`. These values come from a table of this function.
     for (x, phi) in [
         (-3.0f64, 0.001349898),
         (-1.0, 0.158655254),

@@ -10,9 +10,9 @@ use torch_rng::TorchRng;
 
 type Product<'a> = Box<dyn Fn(&Array2<f32>) -> Array2<f32> + Sync + 'a>;
 
-/// Returns all implementations of a matrix product that the tests compare, each with its name. An
-/// implementation is a function that multiplies its argument by the weights of `layer`, after
-/// rounding them to a number format.
+/// Returns all implementations of the product of a matrix and the weights of `layer`, each with its
+/// name. The tests check that every implementation computes each row independently of the other
+/// rows. The implementations differ in the number format to which they round the weights.
 fn products(layer: &Linear) -> Vec<(&'static str, Product<'_>)> {
     let linear = |dtype| -> Product<'_> {
         let layer = Linear {

@@ -74,9 +74,11 @@ pub struct BpeConfig {
     /// Function that divides text into pieces by returning the first piece of a string. Pieces are
     /// encoded separately, so a token never contains bytes from two pieces.
     pub divide: fn(&str) -> &str,
-    /// Minimum number of times that a pair must occur in the training text to become a token.
+    /// Minimum number of times that a pair of adjacent tokens must occur in the training text to be
+    /// merged into a new token.
     pub least_count: u64,
-    /// Rule that decides which pair becomes a token first if several pairs are equally frequent.
+    /// Rule that decides which pair of adjacent tokens is merged first if several pairs are equally
+    /// frequent.
     pub ties: Ties,
 }
 
@@ -134,19 +136,21 @@ pub struct EncodingRules {
     /// Whether to encode a piece as a single token if the vocabulary contains a token with the same
     /// bytes, even if the merges would result in other tokens.
     pub ignore_merges: bool,
-    /// Token ID that represents bytes without a token of their own. If this is `None`, such bytes
-    /// are encoded as [`NO_TOKEN`].
+    /// ID of the unknown token, which represents bytes that have no token of their own. If this is
+    /// `None`, such a byte is encoded as [`NO_TOKEN`], which isn't a valid ID.
     pub unknown: Option<u32>,
-    /// Whether adjacent bytes that have no token are encoded as a single unknown ID if they belong
-    /// to the same piece. If this is false, the unknown ID is repeated for each of these bytes.
+    /// Whether a sequence of bytes that have no token is encoded as a single unknown token,
+    /// provided that all of these bytes belong to the same piece of the text. If this is false,
+    /// each byte is encoded as an unknown token of its own.
     pub fuse_unknown: bool,
 }
 
 /// ID that an encoder returns for a byte without a token if [`EncodingRules::unknown`] is `None`.
 pub const NO_TOKEN: u32 = u32::MAX - 2;
 
-/// Value for a pair that has no merge. Its index is greater than the index of every merge, so such
-/// a pair is never chosen before a pair that has a merge.
+/// Marker for a pair of adjacent tokens that can't be merged. Real entries consist of the index of
+/// the pair's merge and the ID of the merged token. The index of this entry is greater than that of
+/// any merge, so the pair is never chosen before a pair that can be merged.
 const NO_MERGE: (usize, u32) = (usize::MAX, 0);
 
 /// The plain implementation.
@@ -217,8 +221,8 @@ fn most_frequent(words: &[Vec<u32>], config: &BpeConfig) -> Option<Pair> {
     (first_of_equals.1 >= config.least_count).then_some(first_of_equals.0)
 }
 
-/// Returns a copy of `word` in which each occurrence of `pair`, from left to right, is replaced
-/// with `id`.
+/// Returns a copy of a word's token IDs in which each occurrence of `pair`, from left to right, is
+/// replaced with `id`, the token into which the pair is merged.
 fn merged(word: &[u32], pair: Pair, id: u32) -> Vec<u32> {
     let (mut new, mut rest) = (Vec::new(), word);
     while let [first, behind @ ..] = rest {
@@ -463,8 +467,9 @@ impl Bpe {
         text.splitn(most, ENDOFTEXT)
     }
 
-    /// Returns the number of bytes that the token `id` represents at the start of `rest`. `rest`
-    /// contains the bytes of a piece, from the first byte of this token to the end of the piece.
+    /// Returns how many bytes of a text the token `id` represents. The token must have been
+    /// produced by encoding a piece of the text, and `rest` contains the bytes of this piece from
+    /// the start of the token to the end of the piece.
     ///
     /// An unknown token represents a single byte that has no token. However, if
     /// [`EncodingRules::fuse_unknown`] is true, it represents all adjacent bytes that have no
@@ -478,8 +483,8 @@ impl Bpe {
         }
     }
 
-    /// Encodes a piece and appends its IDs to `ids`. With the default rules,
-    /// [`encode_plain`](Self::encode_plain) returns the same IDs.
+    /// Encodes a piece of a text, such as a word, and appends its token IDs to `ids`. With the
+    /// default rules, [`encode_plain`](Self::encode_plain) returns the same IDs.
     fn encode_piece_into(&self, piece: &[u8], ids: &mut Vec<u32>) {
         // Maximum length in bytes of a piece that is encoded by searching all of its pairs after
         // each merge. This search takes quadratic time, so longer pieces are encoded with a heap.
@@ -529,9 +534,10 @@ impl Bpe {
         }
     }
 
-    /// Encodes a piece of any length and returns its IDs. A heap contains all pairs of the piece
-    /// that can be merged. The top of the heap is the pair whose merge was learned first. If this
-    /// pair occurs several times in the piece, its leftmost occurrence is at the top.
+    /// Encodes a piece of a text and returns its token IDs. This function is fast even for a very
+    /// long piece, because it stores all pairs of adjacent tokens that can be merged in a heap. The
+    /// top of the heap is the pair whose merge was learned first. If this pair occurs several times
+    /// in the piece, its leftmost occurrence is at the top.
     fn encode_long_piece(&self, piece: &[u8]) -> Vec<u32> {
         let mut row = Row::of(&[piece], &self.byte_ids);
         let learned = |row: &Row, position| Some((self.ranks.get(&row.pair(position)?)?, position));
@@ -540,8 +546,8 @@ impl Bpe {
             .map(Reverse)
             .collect();
         while let Some(Reverse((merge, position))) = next.pop() {
-            // If one of the pair's tokens has been merged since the pair was added to the heap, the
-            // pair no longer exists and is skipped.
+            // The heap can contain pairs of tokens that no longer exist, because one of the two
+            // tokens has been merged with another neighbor in the meantime. Such pairs are skipped.
             if learned(&row, position) == Some((merge, position)) {
                 row.merge(position, merge.1);
                 let around = [row.before(position), position];
@@ -633,7 +639,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Encodes a single piece and appends its IDs to `ids`. Unlike
+    /// Encodes a single piece of a text, such as a word, and appends its token IDs to `ids`. Unlike
     /// [`encode_ordinary`](Self::encode_ordinary), this method doesn't divide its input into
     /// pieces.
     pub fn encode_piece(&mut self, piece: &str, ids: &mut Vec<u32>) {

@@ -3,8 +3,8 @@
 //! Most words of a typical text occur many times. If a word occurs again, looking up its token IDs
 //! is faster than merging its bytes again.
 
-/// A hash table in which each slot contains at most one entry. If a slot is occupied, a new entry
-/// replaces the old one.
+/// A cache of the token IDs of short pieces of text. It is a hash table in which each slot contains
+/// at most one piece with its IDs. If a slot is occupied, a new piece replaces the old one.
 pub(crate) struct PieceCache {
     slots: Vec<Slot>, // The number of slots is a power of two.
 }

@@ -40,8 +40,8 @@ impl AllowedSpecial<'_> {
 
 /// GPT-2's tokenizer, like `tiktoken.get_encoding("gpt2")` in Python.
 ///
-/// The vocabulary is built once per process and shared by all values of this type, so copying a
-/// tokenizer costs nothing.
+/// GPT-2's vocabulary is built once per process and shared by all values of this type, so copying a
+/// `Gpt2Tokenizer` costs nothing.
 ///
 /// ```
 /// use tokenizer::{AllowedSpecial, ENDOFTEXT_ID, Gpt2Tokenizer};

@@ -13,7 +13,8 @@ use std::sync::LazyLock;
 /// ascending order.
 const PRINTABLE: u32 = 188;
 
-/// Number of code points from U+0000 to the last character that represents a byte.
+/// Length of the table [`BYTES`], which is indexed by the code point of a character that represents
+/// a byte in a vocabulary file. The length is the largest of these code points plus one.
 const CODES: usize = 0x100 + 256 - PRINTABLE as usize;
 
 static LETTERS: LazyLock<[char; 256]> = LazyLock::new(|| {
@@ -27,8 +28,8 @@ static LETTERS: LazyLock<[char; 256]> = LazyLock::new(|| {
     letters
 });
 
-/// For each code point, the byte that is written as this code point in a vocabulary file, or `None`
-/// if there is no such byte.
+/// The byte that each character represents in a vocabulary file, indexed by the character's code
+/// point. The entry is `None` if the character doesn't represent a byte.
 static BYTES: LazyLock<[Option<u8>; CODES]> = LazyLock::new(|| {
     let mut bytes = [None; CODES];
     for (byte, letter) in (0..=255).zip(*LETTERS) {

@@ -22,26 +22,30 @@ use std::collections::{BinaryHeap, HashMap};
 /// The IDs of two adjacent tokens.
 pub(crate) type Pair = (u32, u32);
 
-/// Rule that decides which pair becomes a token first if several pairs are equally frequent.
+/// Rule that decides which pair of adjacent tokens is merged first during the training of a byte
+/// pair encoding if several pairs are equally frequent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ties {
-    /// The pair that occurs first in the text becomes a token first, as in the book's notebook.
+    /// Of several equally frequent pairs, the one that occurs first in the text is merged first, as
+    /// in the book's notebook.
     FirstInText,
-    /// The pair with the smallest IDs becomes a token first, as in Hugging Face's `tokenizers`
-    /// library.
+    /// Of several equally frequent pairs, the one with the smallest token IDs is merged first, as
+    /// in Hugging Face's `tokenizers` library.
     SmallestIds,
 }
 
-/// The tokens of several words in a single array. Merging two adjacent tokens takes constant time.
+/// The tokens of several words in arrays with one entry per byte of text. In this data structure,
+/// merging two adjacent tokens into one takes constant time, regardless of the length of the words.
 pub(crate) struct Row {
     /// One entry for each position: the ID of the token that starts at this position,
     /// [`INSIDE_TOKEN`] if the position is inside a token, or [`BETWEEN_WORDS`] if the position
     /// doesn't belong to a word.
     ids: Vec<u32>,
-    /// The entry at the first byte of a token is the position of the token's last byte, and the
-    /// entry at its last byte is the position of its first byte. The neighbors of a token can
-    /// therefore be found in constant time. Entries at other positions aren't used.
+    /// For each token, the positions of its two ends: the entry at the token's first byte is the
+    /// position of its last byte, and the entry at its last byte is the position of its first byte.
+    /// The neighbors of a token can therefore be found in constant time. Entries at other positions
+    /// aren't used.
     other_end: Vec<u32>,
 }
 
@@ -117,12 +121,12 @@ pub(crate) struct PairCounts {
 #[derive(Default)]
 struct Occurrences {
     count: u64,
-    /// Positions at which the pair starts, in the order of the text. The list can include positions
-    /// that are out of date: the pair no longer starts there, because one of its tokens has been
-    /// merged with another token.
+    /// Positions at which the pair of tokens starts, in the order of the text. The list can include
+    /// positions that are out of date because one of the pair's tokens has been merged with another
+    /// neighbor, so the pair no longer starts there.
     positions: Vec<u32>,
-    /// Number of elements at the start of `positions` that are known to be out of date. These
-    /// elements are skipped.
+    /// Number of elements at the start of `positions` that are known to be out of date. The search
+    /// for the pair's first occurrence skips these elements.
     stale: usize,
 }
 
@@ -150,8 +154,8 @@ impl PairCounts {
         counts
     }
 
-    /// If a pair of tokens starts at `position`, adds it to the counts and returns it. Otherwise,
-    /// returns `None`.
+    /// If a pair of tokens starts at `position`, adds this occurrence to the counts of all pairs
+    /// and returns the pair. Otherwise, returns `None`.
     fn add(&mut self, position: usize) -> Option<Pair> {
         let pair = self.row.pair(position)?;
         let occurrences = self.pairs.entry(pair).or_default();
@@ -160,8 +164,9 @@ impl PairCounts {
         Some(pair)
     }
 
-    /// If a pair of tokens starts at `position`, removes this occurrence from the counts.
-    /// Otherwise, does nothing.
+    /// If a pair of tokens starts at `position`, subtracts this occurrence from the pair's count,
+    /// because one of the two tokens is about to be merged with another neighbor. Otherwise, does
+    /// nothing.
     fn remove(&mut self, position: usize) {
         if let Some(pair) = self.row.pair(position)
             && let Some(occurrences) = self.pairs.get_mut(&pair)
@@ -181,8 +186,8 @@ impl PairCounts {
         None
     }
 
-    /// Adds an entry for a pair to the queue, with the pair's current count. Does nothing if this
-    /// count is 0.
+    /// Adds a pair of tokens to the priority queue, with the pair's current count as its priority.
+    /// Does nothing if this count is 0.
     fn enqueue(&mut self, pair: Pair) {
         let Some(occurrences) = self
             .pairs
@@ -226,9 +231,10 @@ impl PairCounts {
         new.dedup();
         for pair in new {
             if let Entry::Occupied(mut entry) = self.pairs.entry(pair) {
-                // If different pairs have the same concatenation, they share one token, so this
-                // pair may already have had positions before the merge. The new positions were
-                // appended to the old positions, so all of them must be sorted.
+                // Merging different pairs can result in the same token. For example, merging "a"
+                // with "bc" and merging "ab" with "c" both result in "abc". A pair that contains
+                // this token may therefore already have had positions before the current merge. The
+                // new positions were appended to them, so the whole list must be sorted.
                 let occurrences = entry.get_mut();
                 occurrences.positions.sort_unstable();
                 occurrences.stale = 0;

@@ -37,9 +37,10 @@ static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
     classes
 });
 
-/// Ranges of characters that have the same class, in ascending order. Each entry consists of the
-/// first character of a range, the last character, and the class. Characters outside all ranges
-/// have the class `Other`.
+/// Unicode characters that are letters, numbers or white space, as a sorted list of ranges. Each
+/// entry consists of the first character of a range, the last character, and the class of the
+/// characters in between, such as [`Class::Letter`]. Characters outside all ranges have the class
+/// [`Class::Other`].
 static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
     let patterns = [
         (Class::Letter, r"\p{L}"),
@@ -59,8 +60,9 @@ static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
     ranges
 });
 
-/// Returns the class of a character above U+FFFF by a binary search in [`RANGES`]. The search is
-/// slower than a lookup in [`CLASSES`], but such characters are rare.
+/// Returns the class (letter, number, white space or other) of a character above U+FFFF by a binary
+/// search in [`RANGES`]. The search is slower than a lookup in [`CLASSES`], but such characters are
+/// rare.
 fn class_of_rare(c: char) -> Class {
     let behind = RANGES.partition_point(|(first, ..)| *first <= c);
     match RANGES[..behind].last() {
@@ -69,7 +71,8 @@ fn class_of_rare(c: char) -> Class {
     }
 }
 
-/// Returns the first piece of `text`, or an empty string if `text` is empty.
+/// Returns the first of the pieces, such as words and numbers, into which GPT-2's pattern divides
+/// `text`. Returns an empty string if `text` is empty.
 ///
 /// ```
 /// assert_eq!(tokenizer::bpe::gpt2_piece(" 12 o'clock"), " 12");
@@ -108,7 +111,8 @@ pub fn gpt2_piece(text: &str) -> &str {
     }
 }
 
-/// Divides text into pieces. The concatenation of the pieces is equal to the text.
+/// Divides text into pieces, such as words and numbers, with GPT-2's pattern. The concatenation of
+/// the pieces is equal to the text.
 ///
 /// A space before a word belongs to the same piece as the word. If several white space characters
 /// precede a word, all of them except the last one form a separate piece.
@@ -121,8 +125,9 @@ pub fn gpt2_pieces(text: &str) -> Vec<&str> {
     pieces(text, gpt2_piece).collect()
 }
 
-/// Returns an iterator over the pieces of `text`. The function `divide` is called with the
-/// remaining text and must return the first piece of this text.
+/// Returns an iterator over the pieces into which `text` is divided before its bytes are merged to
+/// tokens. The function `divide` must return the first piece of a string. It is called repeatedly
+/// with the text that isn't divided yet.
 pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -161,8 +166,9 @@ pub fn gpt2_parts(text: &str, least: usize) -> Vec<&str> {
     parts
 }
 
-/// Returns the first position at or after byte `least` at which `text` can be divided, or `None` if
-/// there is no such position.
+/// Returns the first position, at or after byte `least`, at which `text` can be divided into two
+/// parts that are encoded separately without changing the token IDs. Returns `None` if there is no
+/// such position.
 fn first_cut(text: &str, least: usize) -> Option<usize> {
     let start = (least.max(1)..=text.len()).find(|&at| text.is_char_boundary(at))?;
     let mut last = None; // position of the previous character, if it is white space

@@ -20,16 +20,16 @@ pub enum Separators {
     /// `([,.]|\s)`
     CommasPeriods,
     /// `([,.?_!"()\']|--|\s)`, an early pattern in the book, which doesn't match `:` and `;`. For
-    /// example, it doesn't divide "word;", so this item isn't in a vocabulary that was built with
-    /// [`Separators::Full`].
+    /// example, it doesn't split "word;" into "word" and ";". Text that contains "word;" therefore
+    /// can't be encoded with a vocabulary that was built with [`Separators::Full`].
     WithoutColons,
     /// `([,.:;?_!"()\']|--|\s)`, the pattern that both word tokenizers use.
     Full,
 }
 
 impl Separators {
-    /// Returns the number of bytes of the separator at the start of `rest`, or `None` if `rest`
-    /// doesn't start with a separator.
+    /// Returns the length in bytes of the separator, such as a comma, with which `rest` begins.
+    /// Returns `None` if `rest` doesn't begin with one of this pattern's separators.
     fn at_start(self, rest: &str) -> Option<usize> {
         let first = rest.chars().next()?;
         if is_python_whitespace(first) {

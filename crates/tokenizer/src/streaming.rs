@@ -10,7 +10,8 @@ use std::str::from_utf8;
 use crate::error::TokenizerError;
 use crate::tokenizer::Tokenizer;
 
-/// A decoder that receives IDs one at a time and returns only complete characters.
+/// A decoder that converts token IDs to text one ID at a time, for example while a model generates
+/// them, and returns only complete characters.
 ///
 /// ```
 /// use tokenizer::{Gpt2Tokenizer, StreamingDecoder};

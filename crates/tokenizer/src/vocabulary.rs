@@ -57,8 +57,9 @@ impl Vocabulary {
 
 /// Appends tokens in the given order, like `all_tokens.extend(...)` in the book.
 ///
-/// If the vocabulary already contains a token, the token keeps its ID. In the book's Python code,
-/// the token would get a second, larger ID, and its first ID would no longer be used.
+/// If the vocabulary already contains a token, the token keeps its ID. In the book's Python code, a
+/// token that is appended again would get a second, larger ID, and its first ID would no longer be
+/// used.
 ///
 /// # Panics
 /// Panics if the number of tokens exceeds `u32::MAX`.

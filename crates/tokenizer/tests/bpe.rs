@@ -32,9 +32,10 @@ proptest! {
         prop_assert_eq!(gpt2_pieces(&text).concat(), text);
     }
 
-    /// The generated text consists of only a few distinct letters. It therefore contains many
-    /// equally frequent pairs, overlapping pairs as in "aaa", and different pairs that have the
-    /// same concatenation.
+    /// Compares the fast implementation of byte pair encoding with the plain implementation, both
+    /// for training and for encoding. The generated text consists of only a few distinct letters,
+    /// so it contains many equally frequent pairs, overlapping pairs as in "aaa", and different
+    /// pairs that have the same concatenation.
     #[test]
     fn the_fast_form_is_the_plain_one(
         text in "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|<\\|endoftext\\|>){0,20}",
@@ -68,8 +69,9 @@ proptest! {
     }
 }
 
-/// In a release build, encoding each string and training on it take well under a second. If the
-/// algorithms took quadratic time, the test would take hours.
+/// Tests that the time for encoding a long string of repeated characters, and for training a
+/// vocabulary on it, doesn't grow quadratically. In a release build, each string takes well under a
+/// second. With algorithms that take quadratic time, the test would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_and_trained_on_in_linear_time() {
     let theirs = tiktoken_rs::r50k_base_singleton();
@@ -196,8 +198,9 @@ fn the_unknown_token_has_the_range_of_the_bytes_without_a_token() {
         (0, 7..8),
     ];
     assert_eq!(ranges(&separate, "aaéa é"), expected);
-    // Adjacent bytes without a token share one unknown token only if they belong to the same piece.
-    // In this text, "é" and "!" are separate pieces, so they are encoded as two unknown tokens.
+    // If `fuse_unknown` is true, adjacent bytes without a token share one unknown token, but only
+    // if they belong to the same piece. In this text, "é" and "!" are separate pieces, so they are
+    // encoded as two unknown tokens.
     let fused = bpe(Some(0), true);
     let expected = [
         (4, 0..2),

@@ -33,8 +33,9 @@ fn streamed(tokenizer: &impl Tokenizer, ids: &[u32]) -> String {
     pushed.concat() + &decoder.finish()
 }
 
-/// Returns the same result as `re.sub(r'\s+([punctuation])', r'\1', text)` in Python, provided that
-/// all white space in `text` consists of single spaces.
+/// Returns the text that a word tokenizer of the book must return when it decodes the words in
+/// `text`, which are joined with single spaces. Removes each space before one of the characters in
+/// `punctuation`, like `re.sub(r'\s+([punctuation])', r'\1', text)` in the book.
 fn without_space_before(punctuation: &str, text: &str) -> String {
     let marks = punctuation.chars();
     marks.fold(text.to_owned(), |text, mark| {
@@ -111,8 +112,10 @@ proptest! {
         prop_assert_eq!(refused, text.contains("<|endoftext|>"));
     }
 
-    /// Tests lists of random token IDs, and lists of random IDs from 90 to 255. IDs below 256
-    /// represent single bytes, so these lists mix ASCII characters with all kinds of invalid UTF-8.
+    /// Tests that decoding token IDs one at a time gives the same text as decoding them all at
+    /// once. Some of the lists contain random IDs of the whole vocabulary, and others contain only
+    /// IDs from 90 to 255. IDs below 256 represent single bytes, so the latter lists mix ASCII
+    /// characters with all kinds of invalid UTF-8.
     #[test]
     fn decoding_id_by_id_is_decoding_at_once(ids in prop_oneof![
         proptest::collection::vec(0u32..50_257, 0..50),
@@ -151,7 +154,8 @@ proptest! {
             prop_assert_eq!(pieces.concat(), text.as_str());
             prop_assert_eq!(pieces.len() % 2, 1);
             for (place, piece) in pieces.iter().enumerate() {
-                // If a separator is split again, the result must be the separator between two empty
+                // `split_keeping` alternates between words and separators. If a separator, such as
+                // a comma, is split again, the result must be the separator between two empty
                 // strings. If a word is split again, the result must be the word itself.
                 let again = split_keeping(piece, separators);
                 if place % 2 == 1 {

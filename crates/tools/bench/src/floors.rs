@@ -14,8 +14,8 @@ use crate::clock::{sustained, time};
 use crate::peer::{AUTOCAST, Kind, Peers, UNTIED};
 use crate::reading::Memory;
 
-/// The resource that limits the speed of a workload. The number is the amount of this resource that
-/// one execution of the workload needs.
+/// The resource that limits the speed of a workload, such as decoding. The number in each variant
+/// is the amount of this resource that one execution of the workload needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Floor {
     /// Number of floating-point operations in f32 matrix products.
@@ -45,8 +45,10 @@ impl Floor {
     }
 }
 
-/// Selects the measuring method with the highest mean speed, and returns the speeds that this
-/// method measured. There is one speed for each execution of the workload.
+/// Determines the machine's peak speed for matrix products or memory reads, which has been measured
+/// with several methods before and after each execution of a workload. Selects the method with the
+/// highest mean speed, and returns the speeds that this method measured, one for each execution of
+/// the workload.
 ///
 /// Each element of `turns` contains the speeds that all methods measured before an execution of the
 /// workload, and the speeds that they measured after it. For each method, the function uses the

@@ -18,7 +18,8 @@ use crate::peer::{Kind, TIED, UNTIED};
 use crate::turns::{Bench, Ours};
 
 /// Forward passes to measure. Each has a name and a number of tokens. The last element is the
-/// number of positions, counted from the end of the sequence, for which logits are computed.
+/// number of positions, counted from the end of the sequence, for which logits are computed. For
+/// example, only the logits of the last position are needed to continue a prompt.
 const PASSES: [(&str, usize, usize); 3] = [
     ("forward 1x256", 256, 256),
     ("forward 1x1024", 1024, 1024),
@@ -96,9 +97,9 @@ fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize
         black_box(model.logits(&last));
     };
     let operations = operations(&*model, (1, num_tokens), positions);
-    // All variants that one call of `turns` measures must be limited by the same resource. The
-    // machine multiplies f32 and bf16 matrices at different peak speeds, so each number format
-    // needs a call of its own.
+    // In each call of `turns`, all variants of a workload are compared with the same peak speed of
+    // the machine. The peak speeds differ between products of f32 matrices and products of bf16
+    // matrices, so each number format needs a call of its own.
     for (dtype, floor) in [
         (Dtype::BFloat16, Floor::Bf16Products(operations)),
         (Dtype::Float32, Floor::Products(operations)),
@@ -141,10 +142,10 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Returns the decoding workloads for a variant of the model. Each consists of the number of
-/// sequences that are decoded together, the name of the workload's rows in the table, and the
-/// command that is sent to the peers. Several sequences are decoded together only with the tied
-/// variant.
+/// Returns the decoding workloads for a variant of GPT-2. Each consists of the number of sequences
+/// that are decoded together, the name under which the results appear in the table, and the command
+/// that tells a peer (a competing program) to execute the workload. Several sequences are decoded
+/// together only if the output head is tied.
 fn decoded_texts((head, config, _): Head) -> impl Iterator<Item = (usize, String, String)> {
     let command = format!("decode {}+{}", DECODED.0, DECODED.1);
     let one = (1, format!("{command}, {head}"), command.clone());
@@ -176,8 +177,9 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()>
         let ours = formats.iter().map(|(dtype, weights)| Ours {
             work: work.clone(),
             precision: dtype.short_name(),
-            // Each step of the decoder reads every weight once, regardless of how many sequences
-            // are decoded. The first step also processes all tokens of the prompts, so there is one
+            // The minimum time for decoding is the time for reading the weights from memory. Each
+            // step of the decoder reads every weight once, regardless of how many sequences are
+            // decoded. The first step also processes all tokens of the prompts, so there is one
             // step for each new token.
             floor: Some(Floor::Reading(
                 (step_bytes(*dtype, &config) * new_tokens) as f64,
@@ -191,8 +193,9 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Decodes text with int8 weights, in a process that only measures the peak memory. As when a model
-/// is loaded from disk, only a few rows of the weights at a time are in memory as f32.
+/// Decodes text with int8 weights, so that the peak memory of the process can be measured. The
+/// weights are created in the same way as when a model is loaded from disk: only a few rows at a
+/// time are in memory as f32, so the peak memory doesn't include a complete copy in f32.
 fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
     let weights = DecoderWeights::read(&model, Dtype::Int8, |_, _, rows| {
         rows.fill(0.01);
@@ -257,8 +260,8 @@ fn loading(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns token IDs of shape (batch, num_tokens). The IDs vary from position to position, but each
-/// call with the same shape returns the same IDs.
+/// Returns token IDs of shape (batch, num_tokens) for use in a benchmark. The IDs vary from
+/// position to position, but each call with the same shape returns the same IDs.
 pub(crate) fn ids(batch: usize, num_tokens: usize) -> Array2<u32> {
     Array2::from_shape_fn((batch, num_tokens), |(i, j)| {
         ((i * num_tokens + j) * 7 % 50257) as u32

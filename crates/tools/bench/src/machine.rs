@@ -15,9 +15,9 @@ pub(crate) struct Machine {
 
 /// Returns a description of the processor.
 ///
-/// On Linux on x86, the description consists of the processor's name, its family and model numbers,
-/// and those instruction sets in [`FEATURES`] that it supports. A virtual machine may hide the
-/// exact name, but the family and the model still identify the processor. On other systems, the
+/// On Linux on x86, the description of the processor consists of its name, its family and model
+/// numbers, and those instruction sets in [`FEATURES`] that it supports. A virtual machine may hide
+/// the exact name, but the family and the model still identify the processor. On other systems, the
 /// description is only the name of the architecture, such as `aarch64`.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -63,7 +63,8 @@ struct Options {
     peak: bool,
 }
 
-/// Runs the measurements, prints the table, writes the JSON file and checks the targets.
+/// Runs all benchmarks that the options select, prints the table of results, writes them to a JSON
+/// file if requested, and checks the performance targets if requested.
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     rayon::ThreadPoolBuilder::new()

@@ -17,7 +17,8 @@ const WORKS: [(&str, &str); 3] = [
     ("forward 1x1024", "f32"),
     ("decode 16+128", "int8"),
 ];
-/// Number of times that a process executes a workload before its peak memory is determined.
+/// Number of times that a process executes a workload, such as a training step, before its peak
+/// memory is determined.
 const TURNS: usize = 3;
 
 /// Measures the peak memory and adds the results to the table.

@@ -41,8 +41,8 @@ pub(crate) const UNTIED: &[Kind] = &[kind("pytorch", ["f32", "book.py", "f32"]),
 /// The book's model with `torch.autocast`, which makes PyTorch compute matrix products in bf16. The
 /// bench also uses this peer to measure how fast the machine can multiply bf16 matrices.
 pub(crate) const AUTOCAST: Kind = kind("pytorch-autocast", ["bf16", "book.py", "autocast"]);
-/// Implementations of GPT-2 with a tied output head: `GPT2LMHeadModel` from the transformers
-/// library, and llama.cpp.
+/// Peers with GPT-2 whose output head is tied to the token embedding: `GPT2LMHeadModel` from the
+/// transformers library, and llama.cpp, each in several number formats.
 pub(crate) const TIED: &[Kind] = &[
     kind("transformers-f32", ["f32", "huggingface.py", "f32"]),
     kind("transformers-bf16", ["bf16", "huggingface.py", "bf16"]),
@@ -55,7 +55,8 @@ pub(crate) const TIED: &[Kind] = &[
     kind("llama-q8_0", ["int8", "llama.py", "q8_0"]),
     kind("llama-q4_0", ["int4", "llama.py", "q4_0"]),
 ];
-/// Tokenizer libraries. tiktoken, the first one, is measured only with GPT-2's vocabulary.
+/// Tokenizer libraries with which this project's tokenizer is compared. tiktoken, the first library
+/// in this list, is measured only with GPT-2's vocabulary.
 pub(crate) const TOKENIZERS: &[Kind] = &[
     kind("tiktoken", ["text", "tokens.py", "tiktoken"]),
     kind("tokenizers", ["text", "tokens.py", "tokenizers"]),
@@ -67,7 +68,8 @@ pub(crate) const NANO_GPT: &[Kind] = &[
     kind("nanogpt-compiled", ["f32", "nanogpt.py", "compiled"]),
 ];
 
-/// All peers that have been needed so far. A peer is started when it is needed for the first time.
+/// All peers (competing programs) that the bench has needed so far. A peer is started when it is
+/// needed for the first time.
 pub(crate) struct Peers {
     python: PathBuf,
     threads: usize,
@@ -108,11 +110,13 @@ impl Peers {
         peer
     }
 
-    /// Tells every running peer to free the data of its last workload.
+    /// Tells every running peer to free the data of the workload that it executed last, so that
+    /// this data doesn't occupy memory during the next workload.
     pub(crate) fn drop_work(&mut self) {
         for peer in self.started.values_mut().flatten() {
-            // An error is ignored here. If the peer doesn't respond to this command, it will also
-            // fail to execute the next workload, and the error will be reported then.
+            // An error of the command `drop` is ignored here. If the peer doesn't respond to this
+            // command, it will also fail to execute the next workload, and the error will be
+            // reported then.
             peer.ask("drop").ok();
         }
     }
@@ -193,8 +197,8 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // `wait` closes the input of the process before it waits. Without input, the process ends
-        // by itself.
+        // `wait` closes the standard input of the peer's process before it waits. At the end of its
+        // input, the process exits by itself.
         self.process.wait().ok();
     }
 }

@@ -66,8 +66,8 @@ impl Row {
         }
     }
 
-    /// Prints the row. This function is called as soon as the row is complete, so that users can
-    /// see the progress of a long run.
+    /// Prints this row of the table of results. This function is called as soon as the row is
+    /// complete, so that users can see the progress of a long run.
     pub(crate) fn print(&self) {
         let fastest = self.fastest.map_or("no peer".to_owned(), |name| {
             format!("{name} {}", self.figure(self.peers[name]))
@@ -120,8 +120,9 @@ const FLOOR_TARGETS: &[(&str, &str, f64)] = &[
     ("forward 1x1024, tied", "f32", 0.85),
 ];
 
-/// Prints the targets of the given rows, and whether each target is met. Returns the number of
-/// missed targets.
+/// Checks the performance targets of the given rows of the table, and prints for each target
+/// whether it is met. A row must be at least as good as the best peer, and some rows must also
+/// reach a minimum in [`FLOOR_TARGETS`]. Returns the number of missed targets.
 pub(crate) fn check(rows: &[Row]) -> usize {
     say("\ntargets:");
     let mut missed = 0;

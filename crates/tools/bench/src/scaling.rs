@@ -1,9 +1,10 @@
 //! Measures how training and decoding scale with the number of threads.
 //!
 //! The table shows how long each phase, such as attention, takes with 1, 2, 4, 8 and 16 threads.
-//! Numbers of threads that exceed the number of cores are omitted. The table also shows how the
-//! work is divided among 16 threads, even if the machine has fewer cores: the number of parallel
-//! loops in the phase, and the number of tasks in the loop with the fewest tasks.
+//! Numbers of threads that exceed the machine's number of cores are omitted. Two more columns show
+//! how the work of the phase is divided among 16 threads, even if the machine has fewer cores: the
+//! number of parallel loops in the phase, and the number of tasks in the loop with the fewest
+//! tasks.
 
 use std::hint::black_box;
 
@@ -31,7 +32,8 @@ const MAX_THREADS: usize = 16;
 /// threads would finish much earlier than others and would be idle.
 const MIN_TASKS_PER_THREAD: usize = 4;
 
-/// Measures all phases and prints the table, if the filter selects it.
+/// Measures how each phase of decoding and training scales with the number of threads, and prints
+/// the table of results. Does nothing if the bench's filter doesn't select "scaling".
 pub(crate) fn measure(bench: &Bench) -> anyhow::Result<()> {
     if !bench.wants("scaling") {
         return Ok(());
@@ -115,9 +117,10 @@ fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The table of results, which is printed row by row. `pools` contains a thread pool for each
-/// column of times. `most` is a pool of [`MAX_THREADS`] threads, in which loops and tasks are
-/// counted.
+/// The table that shows how the time of each phase, such as attention, depends on the number of
+/// threads. It is printed row by row. `pools` contains a thread pool for each column of times.
+/// `most` is a pool of [`MAX_THREADS`] threads, with which each phase's parallel loops and their
+/// tasks are counted.
 struct Table {
     pools: Vec<ThreadPool>,
     most: ThreadPool,

@@ -20,7 +20,8 @@ const SPINNING: Duration = Duration::from_millis(250);
 /// The settings and the results of a run of the bench.
 pub(crate) struct Bench {
     pub(crate) peers: Peers,
-    /// Filter for workloads. A workload is executed only if its name contains this text.
+    /// Filter that the user has specified for workloads. A workload, such as "decode 16+128", is
+    /// executed only if its name contains this text.
     pub(crate) filter: String,
     /// Names of all workloads that have been compared with the filter so far. An error message
     /// lists them if the filter selects none of them.
@@ -65,13 +66,14 @@ impl Bench {
         work.contains(&self.filter)
     }
 
-    /// Returns true if the filter selects at least one of these workloads.
+    /// Returns true if the user's filter selects at least one of the workloads with the names
+    /// `works`. If it selects none, the caller can skip the preparations for measuring them.
     pub(crate) fn wants_any(&self, works: &[String]) -> bool {
         works.iter().fold(false, |any, work| self.wants(work) | any)
     }
 
-    /// Returns an error that contains the names of all workloads if the filter selects none of
-    /// them.
+    /// Returns an error if the user's filter has selected none of the workloads, for example
+    /// because of a typing error. The error message lists the names of all workloads.
     pub(crate) fn check_filter(&self) -> anyhow::Result<()> {
         let (filter, names) = (&self.filter, self.names.borrow());
         anyhow::ensure!(
@@ -123,8 +125,9 @@ impl Bench {
         let mut speeds = Vec::new();
         for _ in 0..self.repeat {
             let before = self.speeds(floor);
-            // Each variant is executed once without being timed, because the programs that ran
-            // before have evicted its data from the CPU's caches.
+            // Before this project's time is measured, the workload is executed once without being
+            // timed, because the programs that ran before have evicted its data from the CPU's
+            // caches.
             for (ours, times) in ours.iter_mut().zip(&mut times) {
                 (ours.step)();
                 times.push(time(&mut ours.step));

@@ -154,8 +154,9 @@ fn to_gguf(args: &ConvertArgs, found: &FoundModel, dtype: Dtype) -> Result<()> {
     let model = found.load()?;
     let mut special = vocabulary.special.clone();
     if let (true, Ok(tokenizer)) = (special.eos.is_empty(), vocabulary.tokenizer()) {
-        // If a GGUF file doesn't specify an end-of-text token, llama.cpp assumes token 11, which is
-        // the comma in GPT-2's vocabulary.
+        // If a GGUF file doesn't specify an end-of-text token, llama.cpp assumes that it is token
+        // 11, which is the comma in GPT-2's vocabulary. Therefore, the tokenizer's end-of-text
+        // token is added if the model doesn't specify one.
         special.eos.extend(tokenizer.eos_token_id());
         special = special.within(size);
     }
@@ -213,7 +214,8 @@ fn gguf_tokens(
             Some((text, None)) => (text.clone(), GgufTokenKind::Normal),
             Some((text, Some(true))) => (text.clone(), GgufTokenKind::Special),
             Some((text, Some(false))) => (text.clone(), GgufTokenKind::Added),
-            // These are the names that llama.cpp's own conversion script gives to unused tokens.
+            // If the tokenizer has no token for an ID, the GGUF file needs a placeholder.
+            // llama.cpp's own conversion script gives the same names to unused tokens.
             None => (format!("[PAD{id}]"), GgufTokenKind::Unused),
         };
         GgufToken { text, kind }

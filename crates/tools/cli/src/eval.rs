@@ -104,9 +104,9 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let mut model = found.load()?;
     model.set_dtype(args.dtype)?;
     if args.dtype == Dtype::BFloat16 {
-        // `set_dtype` rounds only the inputs to matrix products. The token embedding is rounded
-        // here, because `gpt generate` also rounds it. In a model with tied weights, the token
-        // embedding is also the weight matrix of the output layer.
+        // With `--dtype bfloat16`, `set_dtype` rounds only the inputs to matrix products. `gpt
+        // generate` also rounds the token embedding, so it is rounded here as well. In a model with
+        // tied weights, the token embedding is also the weight matrix of the output layer.
         model.tok_emb.weight.mapv_inplace(round_to_bf16);
     }
     let tokens = ids.len() - 1;
@@ -218,8 +218,8 @@ impl Losses {
                 let ids = &ids[first..first + end - start];
                 ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
             };
-            // The targets are the input tokens shifted by one position, because the model predicts
-            // the next token at each position.
+            // At each position, the model predicts the next token, so the targets are the input
+            // tokens shifted by one position.
             let losses = model.token_losses(&row(0), &row(1))?;
             for (&loss, id) in losses.iter().zip(&ids[1..]).skip(counted - start) {
                 sums.total += f64::from(loss);

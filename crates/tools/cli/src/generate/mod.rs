@@ -46,8 +46,8 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let longest = prompts.iter().map(Vec::len).max();
     let memory = args.memory(&found, &settings, prompts.len(), longest.unwrap_or(0))?;
     let weights = found.weights(output.dtype, &memory)?;
-    // This call only checks the context size, so that an error is reported before anything is
-    // printed.
+    // This decoder isn't used. Creating it checks whether the model supports the requested context
+    // size, so that an error is reported before anything is printed.
     Decoder::with_config(&weights, args.decoder())?;
     if !output.json {
         found.note();

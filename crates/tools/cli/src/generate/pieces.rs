@@ -22,7 +22,8 @@ pub(crate) struct Pieces<'v> {
     /// Tokenizer of the model. If the model has none, the text consists of token IDs, separated by
     /// spaces.
     tokenizer: Option<&'v ModelTokenizer>,
-    /// Decoder, which doesn't return the bytes of a character until the character is complete.
+    /// Decoder that converts token IDs to text. It holds back the first bytes of a character until
+    /// the whole character has been generated. It is `None` if the model has no tokenizer.
     decoder: Option<StreamingDecoder<'v, ModelTokenizer>>,
     stops: StopStrings,
     shows_special: bool,
@@ -73,8 +74,9 @@ impl<'v> Pieces<'v> {
         let piece = match &mut self.decoder {
             Some(decoder) => match decoder.push(token) {
                 Ok(piece) => piece,
-                // An unknown token ends an incomplete character, so the bytes that follow the token
-                // begin a new character.
+                // The tokenizer doesn't know this token ID. If the last character isn't complete
+                // yet, it stays incomplete and is shown as U+FFFD, because bytes after an unknown
+                // token always begin a new character.
                 Err(_) => self.flush() + UNKNOWN,
             },
             None if self.text.is_empty() => token.to_string(),
@@ -104,8 +106,9 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Appends `known`, the next part of the generated text, to the shown text, but omits hidden
-    /// special tokens. `known` must not contain any part of a stop string.
+    /// Moves the next part of the generated text, `known`, from the text that is held back to the
+    /// text that is shown to the user, but omits hidden special tokens. `known` must not contain
+    /// any part of a stop string.
     fn show(&mut self, mut known: &str) {
         while let Some((length, is_shown)) = self.parts.front_mut().filter(|_| !known.is_empty()) {
             let (part, rest) = known.split_at(known.len().min(*length));
@@ -120,8 +123,8 @@ impl<'v> Pieces<'v> {
         }
     }
 
-    /// Resets the decoder. If the decoder contains an incomplete character, returns U+FFFD in its
-    /// place. Otherwise, returns an empty string.
+    /// Resets the decoder of the generated text. If the last bytes that it received are an
+    /// incomplete character, returns U+FFFD in its place. Otherwise, returns an empty string.
     fn flush(&mut self) -> String {
         let new = self.tokenizer.map(StreamingDecoder::new);
         let decoder = std::mem::replace(&mut self.decoder, new);

@@ -30,7 +30,8 @@ pub(crate) struct Session<'m> {
 pub(crate) struct Continued<'t> {
     /// IDs of the new tokens, without the prompt.
     pub(crate) tokens: &'t [u32],
-    /// Text of the new tokens, without a stop string and the text after it.
+    /// Text of the new tokens. If a stop string ended the text, neither the stop string nor the
+    /// text after it is included.
     pub(crate) text: &'t str,
     /// Reason why the text has ended: `length`, `stop` or `context`.
     pub(crate) finish: &'static str,

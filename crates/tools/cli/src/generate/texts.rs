@@ -151,8 +151,9 @@ impl<'m> Texts<'m> {
             bail!("the prompt is empty, but it must contain at least one token");
         };
         if samples == 1 || before.is_empty() {
-            // If there is only one sample per prompt, the state wouldn't be reused. The prompt is
-            // then processed by `step`, in the same batch as the samples of other prompts.
+            // If there is only one sample per prompt, no other sample could reuse the state of a
+            // processed prompt. Therefore, the state is left empty, and `step` processes the prompt
+            // in the same batch as the samples of other prompts.
             return Ok(state);
         }
         let began = Instant::now();
@@ -173,8 +174,8 @@ impl<'m> Texts<'m> {
         let events = self.streams.step();
         self.count(decodes, began.elapsed());
         for (slot, event) in events {
-            // When a stop string ends a sample, the sample's slot is removed. Any remaining events
-            // of this slot are ignored.
+            // When a stop string ends a sample, the sample's slot is removed from `slots`. If the
+            // same step reports another event for this slot, the event is ignored.
             let Some(&index) = self.slots.get(&slot) else {
                 continue;
             };

@@ -79,8 +79,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let data = live::tokens(&model, &inspection, &scales);
     let name = found.folder.display().to_string();
     write_output(path, |out| page::write(out, &name, data, blocks))?;
-    // This message is printed to standard error instead of standard output, because the user may
-    // have chosen `/dev/stdout` as the path of the page.
+    // The message that the page was written goes to standard error. If the user has chosen
+    // `/dev/stdout` as the path of the page, a message on standard output would become part of the
+    // page.
     note(&format!(
         "wrote a page with {} tokens, {} layers and {} heads per layer to {}",
         ids.len(),

@@ -90,9 +90,10 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
             "{}: the text is longer than the maximum of {limit} bytes; use a shorter text",
             path.display()
         ),
-        // Reading and encoding a text needs about three times as much memory as the text itself. On
-        // average, a token corresponds to four bytes of text, and its ID also takes four bytes. The
-        // text, the IDs and a copy of the IDs are therefore about equally large.
+        // Reading a text and converting it to token IDs needs about three times as much memory as
+        // the text itself. On average, a token corresponds to four bytes of text, and its ID also
+        // takes four bytes. The text, the IDs and a copy of the IDs are therefore about equally
+        // large.
         false => check_free(3.0 * bytes as f64, "a text and its tokens")
             .with_context(|| path.display().to_string()),
     };
@@ -103,14 +104,15 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
         if read.with_context(|| path.display().to_string())? == 0 {
             break;
         }
-        // The length of a pipe isn't known in advance and may be unlimited, so the length is
-        // checked again after each block of data.
+        // If the text is read from a pipe, its length isn't known in advance and may be unlimited.
+        // Therefore, the number of bytes read so far is checked again after each block of data.
         check(bytes.len() as u64)?;
     }
     let name = path.display();
     let text = text_of(bytes, path)?;
-    // Most texts don't contain any CR. Searching for this single character first is several times
-    // faster than searching for CR LF right away.
+    // Check whether the text contains CR LF, the line ending of Windows. Most texts don't contain
+    // any CR. Searching for this single character first is several times faster than searching for
+    // CR LF right away.
     if text.contains('\r') && text.contains("\r\n") {
         let fix = match cfg!(windows) {
             true => "use an editor to save the file with LF line endings",
@@ -127,7 +129,8 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
 /// of standard input.
 pub(crate) fn read_line() -> Result<Option<String>> {
     let mut line = Vec::new();
-    // The length is limited, because the input might not contain a line break.
+    // The number of bytes is limited, because an input without a line break, such as `/dev/zero`,
+    // would otherwise fill the memory.
     let mut source = io::stdin().lock().take(MAX_PROMPT);
     let read = source.read_until(b'\n', &mut line);
     let read = read.context("standard input")?;

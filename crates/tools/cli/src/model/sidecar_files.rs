@@ -203,8 +203,8 @@ fn listed(value: &Value) -> Result<Vec<Template>> {
 /// # Errors
 /// Returns an error if a file can't be read, or if there are too many templates.
 fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    // The files must be in this order. If several files contain a template with the same name, the
-    // template in the last of these files is used.
+    // The names of the files must be in this order: if several files contain a chat template with
+    // the same name, the template in the last of these files is used.
     let mut names = vec![TEMPLATE_JSON.to_owned(), TEMPLATE.to_owned()];
     let more = folder.join(MORE_TEMPLATES);
     match names_in(&more) {
