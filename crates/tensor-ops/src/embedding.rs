@@ -24,8 +24,8 @@ impl Embedding {
         table
     }
 
-    /// Creates a table of zeros. Use it to accumulate gradients, or to fill it with weights from a
-    /// file.
+    /// Creates an embedding layer whose table contains only zeros. Use it to accumulate gradients,
+    /// or to fill the table with weights from a file.
     pub fn zeros(num_embeddings: usize, embedding_dim: usize) -> Self {
         Self {
             weight: zero_weights((num_embeddings, embedding_dim)),

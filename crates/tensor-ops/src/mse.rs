@@ -23,7 +23,8 @@ pub fn mse_loss<D: Dimension>(x: &ArrayRef<f32, D>, target: &ArrayRef<f32, D>) -
 }
 
 /// Returns the gradient of the mean squared error with respect to `x`, multiplied by `d_loss`, the
-/// gradient of the loss. This is `2 (x - target) d_loss / n`, where `n` is the number of elements.
+/// gradient of the loss. The result is `2 (x - target) d_loss / n`, where `n` is the number of
+/// elements.
 ///
 /// # Panics
 ///

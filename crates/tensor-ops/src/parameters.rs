@@ -233,8 +233,8 @@ macro_rules! list_of_parameters {
 list_of_parameters!(Vec<P>, P: Parameters);
 list_of_parameters!([P; N], P: Parameters, const N: usize);
 
-/// Implements [`Parameters`] for a pointer type. A pointer contains the same weights as the value
-/// that it points to.
+/// Implements [`Parameters`] for a pointer type, such as `Box<P>`. The weights of a pointer are
+/// those of the value that it points to.
 macro_rules! pointer_to_parameters {
     ($pointer:ty) => {
         impl<P: Parameters + ?Sized> Parameters for $pointer {

@@ -12,7 +12,8 @@ type Product<'a> = Box<dyn Fn(&Array2<f32>) -> Array2<f32> + Sync + 'a>;
 
 /// Returns all implementations of the product of a matrix and the weights of `layer`, each with its
 /// name. The tests check that every implementation computes each row independently of the other
-/// rows. The implementations differ in the number format to which they round the weights.
+/// rows. The implementations differ in how the weights are stored and to which number format they
+/// are rounded.
 fn products(layer: &Linear) -> Vec<(&'static str, Product<'_>)> {
     let linear = |dtype| -> Product<'_> {
         let layer = Linear {

@@ -429,13 +429,13 @@ impl Bpe {
         }
     }
 
-    /// Returns the first byte of `text` that has no token. `ids` must be the token IDs of `text`.
-    /// Returns `None` if they don't include [`NO_TOKEN`], because all bytes of the text were then
-    /// encoded.
+    /// Explains why `text` couldn't be encoded completely. If its token IDs, `ids`, include
+    /// [`NO_TOKEN`], returns the first byte of `text` for which the vocabulary has no token.
+    /// Otherwise, all bytes were encoded, and this method returns `None`.
     ///
-    /// Some tokenizers add a space before the text when they encode it. If `ids` includes
-    /// [`NO_TOKEN`] although each byte of `text` has a token, the added space must be the byte
-    /// without a token, so this method returns `b' '`.
+    /// Some tokenizers add a space in front of the text before they encode it. If `ids` includes
+    /// [`NO_TOKEN`] although the vocabulary has a token for each byte of `text`, the added space
+    /// must be the byte without a token, so this method returns `b' '`.
     pub fn missing_byte(&self, text: &str, ids: &[u32]) -> Option<u8> {
         let has_no_id = |byte: &u8| self.byte_ids[usize::from(*byte)] == NO_TOKEN;
         let is_missing = self.byte_ids.contains(&NO_TOKEN) && ids.contains(&NO_TOKEN);
@@ -507,8 +507,9 @@ impl Bpe {
         for (id, &byte) in row.iter_mut().zip(piece) {
             *id = self.byte_ids[usize::from(byte)];
         }
-        // For each pair of adjacent tokens, `merges` contains the index of its merge and the ID of
-        // the token that replaces the pair, or `NO_MERGE` if the pair has no merge.
+        // For each pair of adjacent tokens, the array `merges` contains the index of the merge that
+        // combines the pair, and the ID of the resulting token. The entry is `NO_MERGE` if the pair
+        // can't be merged.
         let learned = |left, right| self.ranks.get(&(left, right)).copied().unwrap_or(NO_MERGE);
         let mut merges = [NO_MERGE; MAX];
         let mut length = piece.len();

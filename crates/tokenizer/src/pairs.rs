@@ -53,7 +53,8 @@ pub(crate) struct Row {
 /// last word. Such a position is treated like a token of one byte that is never part of a pair.
 const BETWEEN_WORDS: u32 = u32::MAX;
 
-/// Marker in [`Row::ids`] for each byte of a token except its first byte.
+/// Marker in the array [`Row::ids`], which has one entry per byte of text. The ID of a token is
+/// stored only at its first byte, and this marker is stored at its other bytes.
 const INSIDE_TOKEN: u32 = u32::MAX - 1;
 
 impl Row {

@@ -217,8 +217,9 @@ fn with_offsets(text: &str, ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
     ids.into_iter().zip(words).collect()
 }
 
-/// Returns the word with the given ID. The word is preceded by a space unless `position` is 0 or
-/// the word begins with one of the characters in `punctuation`.
+/// Returns the text that a word tokenizer adds when it decodes the token `id`. This is the word
+/// with this ID, preceded by a space unless `position`, the index of the token in the list of IDs,
+/// is 0 or the word begins with one of the characters in `punctuation`.
 fn joined<'v>(
     vocabulary: &'v Vocabulary,
     id: u32,

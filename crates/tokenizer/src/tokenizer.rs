@@ -124,8 +124,9 @@ pub trait Tokenizer: Send + Sync {
     }
 }
 
-/// Implements `Tokenizer` for a pointer to a tokenizer. Methods that have a default implementation
-/// are also forwarded, because the tokenizer may override them.
+/// Implements `Tokenizer` for types that point to a tokenizer, such as `Box<T>`. Each method calls
+/// the same method of the tokenizer. This includes the methods that have a default implementation,
+/// because the tokenizer may override them.
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
         impl<T: Tokenizer + ?Sized> Tokenizer for $pointer {

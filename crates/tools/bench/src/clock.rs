@@ -14,9 +14,10 @@ pub(crate) fn time(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// Calls `run` once as a warm-up and then repeatedly for the duration [`SUSTAINED`]. `run` must
-/// return the number of seconds that it took, or `None` if it failed. Returns the mean of these
-/// numbers, or `None` if any call failed.
+/// Measures how long an operation takes if it is repeated without a pause. Calls `run` once as a
+/// warm-up and then repeatedly for the duration [`SUSTAINED`]. `run` must return the number of
+/// seconds that it took, or `None` if it failed. Returns the mean of these numbers, or `None` if
+/// any call failed.
 pub(crate) fn sustained(mut run: impl FnMut() -> Option<f64>) -> Option<f64> {
     run()?; // warm-up
     let (start, mut runs, mut seconds) = (Instant::now(), 0, 0.0);

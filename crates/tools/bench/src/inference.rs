@@ -29,7 +29,8 @@ const PASSES: [(&str, usize, usize); 3] = [
 /// Number of prompt tokens and number of generated tokens in each decoding workload.
 const DECODED: (usize, usize) = (16, 128);
 
-/// Numbers of sequences that are decoded together. Each number defines a separate workload.
+/// Numbers of sequences that the decoding benchmarks decode together. Each number defines a
+/// separate workload.
 const TEXTS: [usize; 5] = [2, 4, 8, 16, 64];
 
 /// A variant of GPT-2 124M, described by its name, its configuration, and the peers that implement

@@ -9,8 +9,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Environment variables that contain the number of threads. The peers' scripts read the first one,
-/// and OpenMP reads the second.
+/// Environment variables that tell a peer (a competing program) how many threads to use. The peers'
+/// scripts read the first variable, and OpenMP reads the second.
 const THREADS: [&str; 2] = ["BENCH_THREADS", "OMP_NUM_THREADS"];
 
 /// A peer in a certain configuration, such as PyTorch in f32. A peer is a program that executes the

@@ -23,9 +23,9 @@ impl Memory {
     /// ahead data is prefetched, and whether a thread reads each array from start to end or reads
     /// four parts of it alternately.
     pub(crate) fn read(&mut self) -> Vec<f64> {
-        /// Total number of elements in the arrays on huge pages, and also in the arrays on small
-        /// pages. It must not be a power of two, because the four parts of an array that are read
-        /// alternately would then compete for the same cache sets.
+        /// Number of `f32` elements in all arrays on huge pages together, and also in all arrays on
+        /// small pages together. It must not be a power of two, because the four parts of an array
+        /// that are read alternately would then compete for the same cache sets.
         const NUMBERS: usize = 132_000_000;
         type Sum = fn(&[f32], usize) -> u32;
         const WAYS: [(Sum, usize); 5] = [

@@ -30,8 +30,8 @@ pub(crate) struct Row {
     pub(crate) peers: BTreeMap<&'static str, f64>,
     /// Name of the peer with the best result, or `None` if there is no result of any peer.
     pub(crate) fastest: Option<&'static str>,
-    /// Factor by which this project is better than the best peer, or `None` if no peer has a
-    /// result.
+    /// Factor by which this project's result for the workload is better than that of the best peer,
+    /// or `None` if no peer has a result. If the factor is less than 1, the peer is better.
     pub(crate) ratio: Option<f64>,
     /// This project's speed as a fraction of the highest speed that the machine allows, or `None`
     /// if that speed isn't known.

@@ -23,8 +23,8 @@ pub(crate) struct Bench {
     /// Filter that the user has specified for workloads. A workload, such as "decode 16+128", is
     /// executed only if its name contains this text.
     pub(crate) filter: String,
-    /// Names of all workloads that have been compared with the filter so far. An error message
-    /// lists them if the filter selects none of them.
+    /// Names of all workloads that have been compared with the user's filter so far. If the filter
+    /// selects none of them, an error message lists these names.
     pub(crate) names: RefCell<Vec<String>>,
     pub(crate) repeat: usize,
     /// Whether only this project executes the workloads, without the peers. This is the case in a
@@ -41,8 +41,9 @@ pub(crate) struct Ours<'a> {
     pub(crate) precision: &'static str,
     /// Function that executes the workload once.
     pub(crate) step: Box<dyn FnMut() + 'a>,
-    /// Amount of arithmetic or memory reads that limits the speed of the workload, or `None` if it
-    /// isn't known what limits the speed.
+    /// Resource that limits the speed of the workload, and the amount that the workload needs: a
+    /// number of arithmetic operations, or a number of bytes that are read from memory. It is
+    /// `None` if it isn't known what limits the speed.
     pub(crate) floor: Option<Floor>,
     /// Peers that implement the workload. This project is compared only with peers that use the
     /// same number format.

@@ -29,8 +29,9 @@ use texts::Texts;
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let GenerateArgs { input, output, .. } = args;
     output.threads.apply()?;
-    // In an interactive session, standard input contains the lines that the user enters, so it
-    // can't also contain the prompt.
+    // In an interactive session, standard input contains the lines that the user enters. The prompt
+    // is therefore read only if the arguments specify it. Otherwise, the session begins without a
+    // prompt.
     let prompt = match input.interactive && !input.text.is_present() {
         true => None,
         false => input.text.prompt()?,

@@ -210,7 +210,8 @@ impl Settings {
 pub(crate) enum MaxTokens {
     /// Maximum number of generated tokens.
     New(usize),
-    /// Maximum total number of tokens in the prompt and the generated text.
+    /// Maximum length of the whole text in tokens, which includes both the prompt and the generated
+    /// tokens.
     All(usize),
 }
 

@@ -85,8 +85,9 @@ impl<'v> Pieces<'v> {
         self.add(&piece, true)
     }
 
-    /// Ends the text and returns its remainder. The remainder hasn't been shown yet, because it
-    /// could have been the beginning of a stop string or part of an incomplete character.
+    /// Ends the generated text, and returns the part of it that hasn't been shown to the user yet.
+    /// This part was held back because it could have been the beginning of a stop string or part of
+    /// an incomplete character.
     pub(crate) fn finish(&mut self) -> &str {
         let before = self.text.len();
         let rest = self.flush();

@@ -40,7 +40,8 @@ pub(crate) struct Texts<'m> {
     /// samples per prompt, all tokens of the prompt except the last have already been processed in
     /// this state. Otherwise, the state is empty.
     begun: DecoderState,
-    /// Samples whose generation has started but that haven't been printed completely, in order.
+    /// Samples that are being generated or are waiting to be printed, in the order in which they
+    /// are printed. Samples that have been printed completely are removed.
     texts: VecDeque<Text<'m>>,
     /// Number of samples that have been completely printed.
     printed: usize,
@@ -53,8 +54,8 @@ struct Text<'m> {
     seed: u64,
     tokens: Vec<u32>,
     pieces: Pieces<'m>,
-    /// Number of bytes of the generated text that have been printed, or `None` if not even the
-    /// prompt has been printed.
+    /// Number of bytes of this sample's generated text that have already been printed, or `None` if
+    /// not even the prompt has been printed.
     shown: Option<usize>,
     /// Reason why the sample has ended, or `None` if it hasn't.
     finish: Option<&'static str>,
@@ -142,9 +143,10 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Returns the decoder state with which all samples of a prompt begin, so that the prompt is
-    /// processed only once. The prompt's last token isn't processed here, because each sample needs
-    /// the logits that this token produces.
+    /// Returns the decoder state with which all samples of a prompt begin. It contains the keys and
+    /// values of all tokens of the prompt except the last, so these tokens are processed only once.
+    /// The last token isn't processed here, because each sample needs the logits that this token
+    /// produces. If there is only one sample, the state is empty.
     fn beginning(&mut self, ids: &[u32], samples: usize) -> Result<DecoderState> {
         let state = DecoderState::new(self.args.decoder());
         let [before @ .., _] = ids else {

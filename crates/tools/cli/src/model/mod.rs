@@ -68,8 +68,8 @@ impl FoundModel {
         self.model.config()
     }
 
-    /// Prints the path of the model's folder to standard error, unless it is the path that the user
-    /// specified.
+    /// Tells the user which model is used: prints the path of the model's folder to standard error,
+    /// unless it is the path that the user specified.
     pub(crate) fn note(&self) {
         note_folder(self.asked.as_deref(), &self.folder);
     }
@@ -140,8 +140,8 @@ pub(crate) fn read<T>(
     }
 }
 
-/// Prints the path of a model's folder to standard error, unless it is `asked`, the path that the
-/// user specified.
+/// Tells the user which model is used: prints the path of its folder to standard error, unless it
+/// is equal to `asked`, the path that the user specified.
 pub(crate) fn note_folder(asked: Option<&Path>, folder: &Path) {
     if asked != Some(folder) {
         note(&format!("using the model {}", folder.display()));
