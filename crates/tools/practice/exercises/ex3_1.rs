@@ -51,7 +51,7 @@ pub(crate) const MISTAKES: &[Mistake<Weights>] = &[
     ),
 ];
 
-/// Checks the reader's `v1_weights`.
+/// Checks the learner's `v1_weights`.
 pub fn check(v1_weights: Weights) -> Report {
     let mut check = Check::new(v1_weights, MISTAKES);
     let v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(123));

@@ -1,7 +1,7 @@
 //! The exercises in the book's order.
 //!
 //! Each file contains everything about one exercise. The part before the line `// CHECKS` contains
-//! the task, the hints, and the functions with their solutions. The reader receives this part
+//! the task, the hints, and the functions with their solutions. The learner receives this part
 //! without the hints and solutions. The part after this line contains the known mistakes and the
 //! checks.
 

@@ -98,7 +98,7 @@ pub(crate) const MISTAKES: &[Mistake<(Encode, Decode)>] = &[
     ),
 ];
 
-/// Checks the reader's `encode` and `decode`.
+/// Checks the learner's `encode` and `decode`.
 pub fn check(encode: Encode, decode: Decode) -> Report {
     let mut check = Check::new((encode, decode), MISTAKES);
     let text = "the bell rang, and the boat \"turned\"? No: it's the wind.";

@@ -85,7 +85,7 @@ pub(crate) const MISTAKES: &[Mistake<Merge>] = &[
     ),
 ];
 
-/// Checks the reader's `merge`.
+/// Checks the learner's `merge`.
 pub fn check(merge: Merge) -> Report {
     let mut check = Check::new(merge, MISTAKES);
     // The IDs are converted to the characters of a string, so the expected result can be computed

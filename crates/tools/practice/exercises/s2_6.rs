@@ -96,7 +96,7 @@ pub(crate) const MISTAKES: &[Mistake<Windows>] = &[
     ),
 ];
 
-/// Checks the reader's `windows`.
+/// Checks the learner's `windows`.
 pub fn check(windows: Windows) -> Report {
     let mut check = Check::new(windows, MISTAKES);
     let numbers: Vec<u32> = (0..=1000).collect();

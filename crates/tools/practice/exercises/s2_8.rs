@@ -88,7 +88,7 @@ pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
     ),
 ];
 
-/// Checks the reader's `embed`.
+/// Checks the learner's `embed`.
 pub fn check(embed: Embed) -> Report {
     let mut check = Check::new(embed, MISTAKES);
     // The inputs are chosen so that the digits of each expected number are its position (counted

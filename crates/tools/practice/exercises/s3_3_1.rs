@@ -88,7 +88,7 @@ pub(crate) const MISTAKES: &[Mistake<Softmax>] = &[
     ),
 ];
 
-/// Checks the reader's `softmax`.
+/// Checks the learner's `softmax`.
 pub fn check(softmax: Softmax) -> Report {
     let mut check = Check::new(softmax, MISTAKES);
     let inputs = inputs();

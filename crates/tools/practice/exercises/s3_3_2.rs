@@ -77,7 +77,7 @@ pub(crate) const MISTAKES: &[Mistake<ContextVectors>] = &[
     ),
 ];
 
-/// Checks the reader's `context_vectors`.
+/// Checks the learner's `context_vectors`.
 pub fn check(context_vectors: ContextVectors) -> Report {
     let mut check = Check::new(context_vectors, MISTAKES);
     check.printed(

@@ -114,7 +114,7 @@ pub(crate) const MISTAKES: &[Mistake<Attention>] = &[
     ),
 ];
 
-/// Checks the reader's `attention`.
+/// Checks the learner's `attention`.
 pub fn check(attention: Attention) -> Report {
     let mut check = Check::new(attention, MISTAKES);
     let book = SelfAttentionV1::new(3, 2, WeightInit::Rand, &mut TorchRng::manual_seed(123));

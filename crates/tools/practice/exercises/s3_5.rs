@@ -131,7 +131,7 @@ pub(crate) const MISTAKES: &[Mistake<CausalWeights>] = &[
     ),
 ];
 
-/// Checks the reader's `causal_weights`.
+/// Checks the learner's `causal_weights`.
 pub fn check(causal_weights: CausalWeights) -> Report {
     let mut check = Check::new(causal_weights, MISTAKES);
     let v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(789));

@@ -125,7 +125,7 @@ pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
     ),
 ];
 
-/// Checks the reader's `split` and `join`.
+/// Checks the learner's `split` and `join`.
 pub fn check(split: Split, join: Join) -> Report {
     let mut check = Check::new((split, join), MISTAKES);
     // The digits of each number are its indices (batch, token and feature), so each number shows

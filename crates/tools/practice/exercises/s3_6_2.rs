@@ -139,7 +139,7 @@ pub(crate) const MISTAKES: &[Mistake<MultiHead>] = &[
     ),
 ];
 
-/// Checks the reader's `multi_head`.
+/// Checks the learner's `multi_head`.
 pub fn check(multi_head: MultiHead) -> Report {
     let mut check = Check::new(multi_head, MISTAKES);
     let config = AttentionConfig {

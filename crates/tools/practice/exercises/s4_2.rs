@@ -108,7 +108,7 @@ pub(crate) const MISTAKES: &[Mistake<LayerNorm>] = &[
     ),
 ];
 
-/// Checks the reader's `layer_norm`.
+/// Checks the learner's `layer_norm`.
 pub fn check(layer_norm: LayerNorm) -> Report {
     let mut check = Check::new(layer_norm, MISTAKES);
     let mut rng = TorchRng::manual_seed(123);

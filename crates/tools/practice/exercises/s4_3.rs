@@ -61,7 +61,7 @@ pub(crate) const MISTAKES: &[Mistake<Gelu>] = &[
     }),
 ];
 
-/// Checks the reader's `gelu`.
+/// Checks the learner's `gelu`.
 pub fn check(gelu: Gelu) -> Report {
     let mut check = Check::new(gelu, MISTAKES);
     let x = Array1::linspace(-3.0f32, 3.0, 13);

@@ -80,7 +80,7 @@ pub(crate) const MISTAKES: &[Mistake<FeedForward>] = &[
     ),
 ];
 
-/// Checks the reader's `feed_forward`.
+/// Checks the learner's `feed_forward`.
 pub fn check(feed_forward: FeedForward) -> Report {
     let mut check = Check::new(feed_forward, MISTAKES);
     for (label, tokens, d, hidden) in [

@@ -77,7 +77,7 @@ pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
     ),
 ];
 
-/// Checks the reader's `forward`.
+/// Checks the learner's `forward`.
 pub fn check(forward: Forward) -> Report {
     let mut check = Check::new(forward, MISTAKES);
     let double = |x: &Array1<f32>| x * 2.0;

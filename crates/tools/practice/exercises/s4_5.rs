@@ -113,7 +113,7 @@ pub(crate) const MISTAKES: &[Mistake<Block>] = &[
     ),
 ];
 
-/// Checks the reader's `block`.
+/// Checks the learner's `block`.
 pub fn check(block: Block) -> Report {
     let mut check = Check::new(block, MISTAKES);
     let x = random(2, 3, 7);

@@ -126,7 +126,7 @@ pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
     ),
 ];
 
-/// Checks the reader's `forward`.
+/// Checks the learner's `forward`.
 pub fn check(forward: Forward) -> Report {
     let mut check = Check::new(forward, MISTAKES);
     let (tokens, positions, head) = (random(5, 3, 7), random(4, 3, 8), random(5, 3, 9));

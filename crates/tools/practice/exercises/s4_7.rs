@@ -15,7 +15,9 @@
 
 use practice::ndarray::Array1;
 
-/// Returns `ids` followed by the new tokens. `model` returns the logits of the next token.
+/// Generates a text with a language model by appending the most probable token `max_new_tokens`
+/// times. Returns `ids`, which is the prompt, followed by the new tokens. `model` receives the IDs
+/// of a text and returns the logits of its next token.
 pub fn generate(
     model: &dyn Fn(&[u32]) -> Array1<f32>,
     ids: Vec<u32>,
@@ -56,7 +58,9 @@ fn largest(logits: &Array1<f32>) -> u32 {
     places[0] as u32
 }
 
-/// Appends n tokens. `next` receives the text so far and returns the next token.
+/// Generates a text in the wrong way that a known mistake requires: appends n tokens to `ids`, each
+/// of which is chosen by `next`. `next` receives all IDs of the text so far and returns the ID of
+/// the next token.
 fn continued(mut ids: Vec<u32>, n: usize, next: impl Fn(&[u32]) -> u32) -> Vec<u32> {
     for _ in 0..n {
         ids.push(next(&ids));
@@ -124,10 +128,11 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
     ),
 ];
 
-/// Checks the reader's `generate`.
+/// Checks the learner's `generate`.
 pub fn check(generate: Generate) -> Report {
     let mut check = Check::new(generate, MISTAKES);
-    // This model predicts the sum of all token IDs that it receives, modulo 10.
+    // Instead of a trained model, the checks use this simple one: its largest logit belongs to the
+    // ID that is the sum of all token IDs it receives, modulo 10.
     let model = |ids: &[u32]| {
         let next = ids.iter().sum::<u32>() as usize % 10;
         Array1::from_shape_fn(10, |id| match id {
@@ -135,9 +140,10 @@ pub fn check(generate: Generate) -> Report {
             id => -2.0 - (id as f32 - 4.5).abs(),
         })
     };
-    // The context size is 4. The first new token is 3 + 1 + 4 = 8, and the second one is (3 + 1 + 4
-    // + 8) mod 10 = 6. From then on, the model receives only the last four tokens, so the third one
-    // is (1 + 4 + 8 + 6) mod 10 = 9.
+    // How to compute the expected text by hand: The prompt is 3, 1, 4, and the model can read at
+    // most four tokens. The first new token is 3 + 1 + 4 = 8, and the second one is (3 + 1 + 4 + 8)
+    // mod 10 = 6. From then on, the model receives only the last four tokens, so the third new
+    // token is (1 + 4 + 8 + 6) mod 10 = 9.
     let expected = vec![3, 1, 4, 8, 6, 9, 7, 0, 2];
     check.equals("six tokens, a context of 4", expected, |generate| {
         generate(&model, vec![3, 1, 4], 6, 4)

@@ -142,11 +142,12 @@ pub(crate) const MISTAKES: &[Mistake<(CrossEntropy, Perplexity)>] = &[
     ),
 ];
 
-/// Checks the reader's `cross_entropy` and `perplexity`.
+/// Checks the learner's `cross_entropy` and `perplexity`.
 pub fn check(cross_entropy: CrossEntropy, perplexity: Perplexity) -> Report {
     let mut check = Check::new((cross_entropy, perplexity), MISTAKES);
-    // The book's cell In [8] prints these probabilities of the target tokens. The check converts
-    // them to logits for a vocabulary of two tokens, of which token 0 is the target.
+    // Probabilities that the book's model gives to six target tokens, as printed by cell In [8] of
+    // the book's notebook. The functions under test expect logits, so each probability is converted
+    // to the logits of a vocabulary of two tokens, of which token 0 is the target.
     let probabilities = [
         7.4541e-05f32,
         3.1061e-05,

@@ -61,7 +61,10 @@ type CrossEntropyGradient = fn(&Array2<f32>, &[u32]) -> Array2<f32>;
 type LinearBackward =
     fn(&Array2<f32>, &Array2<f32>, &Array2<f32>) -> (Array2<f32>, Array2<f32>, Array1<f32>);
 
-/// Returns the softmax of the logits, with `taken` subtracted from the probability of each target.
+/// Computes the gradient of the cross-entropy loss with respect to the logits, but without the
+/// division by the number of positions: takes the softmax of each row and subtracts `taken` from
+/// the probability of the target token. The correct value of `taken` is 1. Known mistakes also use
+/// other values.
 fn probabilities_less(logits: &Array2<f32>, targets: &[u32], taken: f32) -> Array2<f32> {
     let mut probabilities = softmax_rows(logits.clone());
     for (row, &target) in targets.iter().enumerate() {
@@ -177,7 +180,7 @@ fn differences(x: &Array2<f64>, loss: impl Fn(&Array2<f64>) -> f64) -> Array2<f6
     })
 }
 
-/// Checks the reader's `cross_entropy_gradient` and `linear_backward`.
+/// Checks the learner's `cross_entropy_gradient` and `linear_backward`.
 pub fn check(
     cross_entropy_gradient: CrossEntropyGradient,
     linear_backward: LinearBackward,

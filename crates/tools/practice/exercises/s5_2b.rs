@@ -60,7 +60,9 @@ use crate::check::{Check, Mistake};
 
 type AdamW = fn(f32, f32, &mut [f32; 2], i32, f32, f32) -> f32;
 
-/// Updates the moments and returns both means, corrected for the fact that they start at 0.
+/// Computes the running means that AdamW needs, for use in known mistakes. Updates both means in
+/// `moments` with `gradient`. Returns corrected copies of the two means, which compensate for the
+/// fact that the means start at 0.
 fn means(gradient: f32, moments: &mut [f32; 2], step: i32) -> [f32; 2] {
     adamw(0.0, gradient, moments, step, 0.0, 0.0);
     [
@@ -132,7 +134,7 @@ pub(crate) const MISTAKES: &[Mistake<AdamW>] = &[
     ),
 ];
 
-/// Checks the reader's `adamw`.
+/// Checks the learner's `adamw`.
 pub fn check(adamw: AdamW) -> Report {
     let mut check = Check::new(adamw, MISTAKES);
     // Each row contains the weight and both means after a step.

@@ -23,8 +23,9 @@
 
 use practice::Training;
 
-/// Trains a model. Returns one pair per measurement, which consists of the number of steps so far
-/// and the validation loss.
+/// Trains a model for `epochs` passes over its batches, and measures the validation loss after
+/// every `eval_every` steps. Returns the results of these measurements. Each of them is a pair of
+/// the number of steps so far and the validation loss.
 pub fn train(
     model: &mut dyn Training,
     batches: usize,
@@ -68,8 +69,10 @@ enum Part {
 }
 use Part::{Backward, Loss, Step, Zero};
 
-/// Trains a model. For each batch, performs the parts of a training step that `parts` returns.
-/// Measures the validation loss after each number of steps for which `is_measured` returns true.
+/// Trains a model with a training loop that may be wrong, as the known mistakes require. For each
+/// batch, calls the methods of the model in the order that `parts` returns, such as resetting the
+/// gradients, computing the loss, computing the gradients and changing the weights. Measures the
+/// validation loss whenever `is_measured` returns true for the number of steps so far.
 fn train_by(
     model: &mut dyn Training,
     (batches, epochs): (usize, usize),
@@ -159,8 +162,8 @@ pub(crate) const MISTAKES: &[Mistake<Train>] = &[
     ),
 ];
 
-/// A model that has a single weight. The loss of a batch is half of the squared difference between
-/// the weight and the batch's number.
+/// A tiny model with which the checks test a training loop. It has a single weight, and the loss of
+/// batch number i is half of the squared difference between the weight and i.
 #[derive(Default)]
 struct OneWeight {
     weight: f32,
@@ -191,10 +194,12 @@ impl Training for OneWeight {
     }
 }
 
-/// Checks the reader's `train`.
+/// Checks the learner's `train`.
 pub fn check(train: Train) -> Report {
     let mut check = Check::new(train, MISTAKES);
-    // Each row describes one measurement: the number of steps so far and the validation loss.
+    // Convert the list that the training loop returns to an array, because checks compare arrays.
+    // Each row of the array contains one pair of the list: the number of steps so far and the
+    // validation loss.
     let losses = |train: Train, batches: usize, epochs: usize, every: usize| {
         let losses = train(&mut OneWeight::default(), batches, epochs, every);
         Array2::from_shape_fn((losses.len(), 2), |(row, column)| match column {

@@ -54,8 +54,9 @@ use crate::reference::{self, wide};
 type WithTemperature = fn(&Array1<f32>, f32) -> Array1<f32>;
 type TopK = fn(&Array1<f32>, usize) -> Array1<f32>;
 
-/// Returns a copy of the logits in which each logit is replaced with `other` unless `stays` returns
-/// true for its rank. The ranks start at 0 for the largest logit.
+/// Filters logits in the way that a known mistake requires: replaces each logit with `other` unless
+/// `stays` returns true for the rank of the logit. The largest logit has rank 0, the second largest
+/// has rank 1, and so on.
 fn by_rank(logits: &Array1<f32>, other: f32, stays: impl Fn(usize) -> bool) -> Array1<f32> {
     let mut places: Vec<usize> = (0..logits.len()).collect();
     places.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
@@ -135,7 +136,7 @@ pub(crate) const MISTAKES: &[Mistake<(WithTemperature, TopK)>] = &[
     ),
 ];
 
-/// Checks the reader's `with_temperature` and `top_k`.
+/// Checks the learner's `with_temperature` and `top_k`.
 pub fn check(with_temperature: WithTemperature, top_k: TopK) -> Report {
     let mut check = Check::new((with_temperature, top_k), MISTAKES);
     #[expect(

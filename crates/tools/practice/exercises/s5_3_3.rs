@@ -24,7 +24,9 @@
 use practice::given::{top_k, with_temperature};
 use practice::ndarray::Array1;
 
-/// Returns `ids` followed by the new tokens. `model` returns the logits of the next token.
+/// Generates a text with a language model by sampling `max_new_tokens` tokens. Returns `ids`, which
+/// is the prompt, followed by the new tokens. `model` receives the IDs of a text and returns the
+/// logits of its next token.
 pub fn generate(
     model: &dyn Fn(&[u32]) -> Array1<f32>,
     ids: Vec<u32>,
@@ -38,7 +40,9 @@ pub fn generate(
     let mut ids = ids;
     for _ in 0..max_new_tokens {
         let logits = model(&ids[ids.len().saturating_sub(context_size)..]);
-        // If only the largest logit is kept, its token has a probability of 1.
+        // A temperature of 0 means that the most probable token must be chosen. To achieve this
+        // without a division by 0, use k = 1: if only the largest logit is kept, its token has a
+        // probability of 1.
         let (k, temperature) = match temperature == 0.0 {
             true => (1, 1.0),
             false => (k, temperature),
@@ -86,7 +90,9 @@ fn drawn(probabilities: &Array1<f32>, number: f32) -> u32 {
     found.unwrap_or(probabilities.len() - 1) as u32
 }
 
-/// Appends n tokens, each of which `next` chooses based on the logits and a random number.
+/// Generates a text in the wrong way that a known mistake requires: appends n tokens to `ids`, each
+/// of which is chosen by `next`. `next` receives the logits that the model returns for the text so
+/// far, and a random number.
 fn continued(
     (model, mut ids, n, context): (Model<'_>, Vec<u32>, usize, usize),
     random: Random<'_>,
@@ -175,7 +181,7 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
     ),
 ];
 
-/// Checks the reader's `generate`.
+/// Checks the learner's `generate`.
 pub fn check(generate: Generate) -> Report {
     let mut check = Check::new(generate, MISTAKES);
     // The logits depend on all tokens that the model sees.
@@ -220,7 +226,8 @@ pub fn check(generate: Generate) -> Report {
     check.equals("no new token", vec![3, 1, 4], |generate| {
         text(generate, 0, 1.0, 3, 123)
     });
-    // If two tokens are equally probable, the section of the second token begins at 0.5.
+    // If two tokens are equally probable, random numbers below 0.5 select token 0, and all others
+    // select token 1. This check therefore passes random numbers close to 0.5.
     let equal = |_: &[u32]| array![0.0, 0.0];
     check.equals(
         "two equal tokens, drawn 0, 0.49, 0.5, 0.99",

@@ -3,8 +3,9 @@
 //! `cargo xtask practice gpt` overwrites the files in this folder each time it runs. If you want to
 //! change them, copy the folder first.
 
-// Inside this program, the name `practice` refers to the program itself, so `practice::given`
-// contains your own functions. The program also re-exports all items of the library `practice`.
+// Your exercises call functions by paths such as `practice::given::top_k`, which usually refer to
+// the library `practice`. Inside this program, the name `practice` refers to the program itself, so
+// that these paths refer to your own functions. All other items of the library are re-exported.
 extern crate practice as library;
 extern crate self as practice;
 

@@ -1,9 +1,10 @@
 //! A small GPT that is made of your functions. It is trained on a short story and then writes a
 //! sentence.
 //!
-//! You wrote the forward pass, the loss, the gradients of the last layer, the optimizer step, the
-//! training loop and the text generation. The library draws the initial weights and contains the
-//! other backward passes, which aren't exercises.
+//! The functions that you wrote compute the forward pass, the loss, the gradients of the last
+//! layer, the optimizer step, the training loop and the text generation. The library `practice`
+//! draws the initial weights and provides the backward passes of all other layers, because they
+//! aren't exercises.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -38,8 +39,8 @@ const LEARNING_RATE: f32 = 2e-3;
 const WEIGHT_DECAY: f32 = 0.1;
 const PROMPT: &str = "The bell";
 
-/// Trains a GPT on the story for a number of epochs, and returns a sentence or two that it
-/// generates.
+/// Trains a GPT for a number of epochs on the short story that is included in the library
+/// `practice`. Returns a sentence or two that the trained GPT generates.
 ///
 /// # Errors
 ///
@@ -80,8 +81,9 @@ pub fn run(epochs: usize) -> Result<String, String> {
     let mut random = || rng.rand(1)[0];
     let written = generate(&next, prompt, 40, CONTEXT, 0.8, 10, &mut random);
     let text = decode(&tokens, &written);
-    // The model may generate a full stop very early, so the text ends at the first full stop that
-    // comes after more than ten words.
+    // Return only the beginning of the generated text, up to the first full stop that comes after
+    // more than ten words. Earlier full stops are ignored because the model may generate one after
+    // a few words.
     let mut ends = text.match_indices('.').map(|(end, _)| end);
     Ok(
         match ends.find(|&end| text[..end].split_whitespace().count() > 10) {
@@ -124,8 +126,8 @@ struct Pass {
     /// Dropout mask, which is 0 for dropped features and contains the scaling factor for all
     /// others.
     mask: Array2<f32>,
-    /// Inputs of all blocks, in order, followed by the input and the output of the final
-    /// normalization.
+    /// Inputs of all transformer blocks, in order, followed by the input and the output of the
+    /// final normalization. The backward pass computes the gradients of these layers from them.
     arrays: Vec<Array2<f32>>,
 }
 
@@ -267,8 +269,9 @@ impl Training for MyGpt {
             let rows = s![first..first + pass.ids.len(), ..];
             first += pass.ids.len();
             let [inputs @ .., last, normed] = &pass.arrays[..] else {
-                // If your `forward` doesn't call the blocks and the final normalization, their
-                // inputs haven't been recorded, so no gradients can be computed.
+                // The inputs of the layers are recorded when your function `forward` calls these
+                // layers. If it doesn't call all blocks and the final normalization, no gradients
+                // can be computed for this window.
                 continue;
             };
             let d_logits = d_logits.slice(rows).to_owned();
@@ -276,8 +279,9 @@ impl Training for MyGpt {
             if let Some(head) = &mut gradients.out_head {
                 head.weight += &d_head;
             }
-            // The library computes the remaining gradients. To do so, it first repeats the forward
-            // pass of each layer.
+            // Your function `linear_backward` has computed the gradients of the last layer. The
+            // library computes the gradients of all other layers. To do so, it first repeats the
+            // forward pass of each layer.
             let (_, cache) = model.final_norm.forward_train(last);
             let norm = &mut gradients.final_norm;
             let d_x = model.final_norm.backward(cache, &d_x, norm);

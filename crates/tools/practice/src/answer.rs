@@ -1,5 +1,5 @@
-//! Converts the values that a reader's functions return to a common type, so that checks can
-//! compare and print them.
+//! Converts the values that a learner's functions return, such as arrays, token IDs and strings, to
+//! the common type [`Answer`], so that checks can compare and print them.
 
 use std::fmt;
 
@@ -12,21 +12,23 @@ const TOLERANCE: f64 = 1e-4;
 /// Maximum number of values that are printed for a result.
 const SHOWN: usize = 12;
 
-/// A value that a function in a reader's solution returned, or the expected value.
+/// A result of an exercise, in a form that checks can compare and print: either the value that a
+/// learner's function returned, or the expected value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     /// Shape of an array, and its numbers in row-major order.
     Numbers(Vec<usize>, Vec<f64>),
     /// Token IDs.
     Ids(Vec<u32>),
-    /// Training windows of a text, each of which is printed as `inputs -> targets`.
+    /// Training windows of a text. A window consists of input IDs and target IDs, and is stored as
+    /// a string such as `[1, 2] -> [2, 3]`.
     Windows(Vec<String>),
     Text(String),
     /// Error that a function returned.
     Error(String),
 }
 
-/// A type that a reader's function can return.
+/// A type that a learner's function can return.
 pub(crate) trait ToAnswer {
     fn answer(&self) -> Answer;
 }
@@ -99,6 +101,7 @@ impl Answer {
     /// Describes the first difference from the expected result. Returns `None` if the results
     /// agree.
     ///
+    /// If the answers contain numbers, they may differ slightly because of rounding errors.
     /// `tolerance` receives the index of a number and its expected value, and returns the largest
     /// allowed difference.
     pub(crate) fn difference(
@@ -182,8 +185,9 @@ fn rounded(x: f64, decimals: usize) -> String {
     rounded.to_string()
 }
 
-/// Returns a string such as `1, but it should be 2`. The numbers are printed with enough decimals
-/// to tell them apart.
+/// Describes the difference between the learner's number `x` and the expected number `y` for the
+/// report, such as `1, but it should be 2`. The numbers are printed with enough decimals to tell
+/// them apart.
 fn compared(x: f64, y: f64) -> String {
     let texts = |decimals| (rounded(x, decimals), rounded(y, decimals));
     let differ = |(x, y): &(String, String)| x != y;

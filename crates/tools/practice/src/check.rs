@@ -1,10 +1,10 @@
 //! The check of an exercise.
 //!
-//! A check consists of rows, each of which runs the reader's functions on one input and compares
-//! the result with the expected result. To recognize typical mistakes, each row also runs the
-//! exercise's known mistakes, which are incorrect versions of the functions, on the same input. If
-//! the reader's result is wrong and equals the result of a known mistake, the report describes this
-//! mistake as the likely cause.
+//! A check tests whether a learner has solved an exercise correctly. It consists of rows. Each row
+//! runs the learner's functions on one input and compares the result with the expected result. To
+//! recognize typical mistakes, each row also runs the exercise's known mistakes, which are
+//! incorrect versions of the functions, on the same input. If the learner's result is wrong and
+//! equals the result of a known mistake, the report describes this mistake as the likely cause.
 
 use std::fmt;
 use std::io::Write;
@@ -23,7 +23,7 @@ use crate::answer::{Answer, ToAnswer, usual, wrong_count};
 pub const REPORT_FILE: &str = "PRACTICE_REPORT_FILE";
 
 /// Text that the report shows as the result of a function that still consists of `todo!()`. If the
-/// reader hasn't written any of the functions yet, the report consists only of this text.
+/// learner hasn't written any of the functions yet, the report consists only of this text.
 const NOT_WRITTEN: &str = "not written yet";
 
 /// Column in which the results begin, unless a label is longer.
@@ -100,34 +100,36 @@ impl fmt::Display for Report {
     }
 }
 
-/// A known mistake, which consists of a description for the reader and functions that make the
+/// A known mistake, which consists of a description for the learner and functions that make the
 /// mistake.
 pub(crate) type Mistake<F> = (&'static str, F);
 
-/// Whether the reader's result in a row is correct.
+/// Whether the learner's result in a row is correct.
 enum Verdict {
-    /// The reader's result is correct. The report shows this string, which may be empty, before the
-    /// word "ok".
+    /// The learner's result is correct. The string is printed before the word "ok" in the report,
+    /// for example the first line of the output that the book prints for the same input. It may be
+    /// empty.
     Passed(String),
-    /// The reader's result is wrong. The string describes the problem.
+    /// The learner's result is wrong. The string describes the problem.
     Failed(String),
     NotWritten,
 }
 
-/// The result of running the reader's functions on one input, which is one row of the report.
+/// The result of running the learner's functions on one input, which is one row of the report.
 struct Row {
     label: String,
     verdict: Verdict,
-    /// Whether each known mistake leads to the reader's result.
+    /// Whether each known mistake leads to the learner's result.
     same_as: Vec<bool>,
-    /// Whether the results of this row are detailed enough to recognize a mistake by this row
-    /// alone. This isn't the case for a row that tests a property, because it has only two possible
-    /// results.
+    /// Whether a wrong result of this row alone is enough to recognize a known mistake. This is the
+    /// case if the result consists of numbers or text that different mistakes change in different
+    /// ways. It isn't the case if the row only tests whether a property holds (see
+    /// [`Check::holds`]), because many mistakes violate the same property.
     is_specific: bool,
 }
 
-/// The check of an exercise while it is running. `F` is the type of the reader's function, or a
-/// tuple of types if the reader writes several functions.
+/// The check of an exercise while it is running. `F` is the type of the learner's function, or a
+/// tuple of types if the learner writes several functions.
 pub(crate) struct Check<F: 'static> {
     yours: F,
     mistakes: &'static [Mistake<F>],
@@ -143,9 +145,10 @@ impl<F: Copy> Check<F> {
         }
     }
 
-    /// Adds a row that compares a result with the numbers that the book's notebook prints, to the
-    /// precision of the printed digits. The expected numbers are printed by the given cell. If the
-    /// cell has several outputs, `nth` is the index of the output, counted from 0.
+    /// Adds a row to the report that compares the result of `run` with the numbers that a cell of
+    /// the book's notebook prints. Only the printed digits must agree. `notebook` and `cell` are
+    /// the names of the notebook and the cell. If the cell has several outputs, `nth` is the index
+    /// of the output, counted from 0.
     ///
     /// # Panics
     ///
@@ -200,8 +203,9 @@ impl<F: Copy> Check<F> {
         });
     }
 
-    /// Adds a row that tests a property of all correct functions. `holds` returns an error that
-    /// describes how the functions violate the property.
+    /// Adds a row to the report that tests a property of all correct functions, such as that the
+    /// sum of probabilities is 1. The closure `holds` calls the learner's functions. If they
+    /// violate the property, it returns an error that describes how.
     pub(crate) fn holds(&mut self, label: &str, holds: impl Fn(F) -> Result<(), String>) {
         let violation = |functions| holds(functions).err().unwrap_or_default();
         self.row(label, violation, false, |violation| match violation {
@@ -210,9 +214,10 @@ impl<F: Copy> Check<F> {
         });
     }
 
-    /// Adds a row. `run` calls the functions, and `judge` receives the result. If the result is
-    /// correct, `judge` returns a string that the report shows before "ok". Otherwise, it returns
-    /// an error that describes the difference.
+    /// Adds a row to the report. `run` calls the learner's functions, and `judge` receives their
+    /// result. If the result is correct, `judge` returns a string that the report shows before the
+    /// word "ok". Otherwise, it returns an error that describes the difference from the expected
+    /// result.
     fn row<T: ToAnswer>(
         &mut self,
         label: &str,
@@ -280,10 +285,13 @@ impl<F: Copy> Check<F> {
         }
     }
 
-    /// Returns the known mistake that is the likely cause of a failed row, if there is exactly one.
+    /// Returns the description of the known mistake that has probably caused the wrong result in a
+    /// failed row. Returns `None` if no known mistake explains the result, or if several of them
+    /// do.
     ///
-    /// A mistake that leads to the reader's results in all rows takes precedence over a mistake
-    /// that does so only in this row.
+    /// A mistake that leads to the learner's results in all rows of the check is a better
+    /// explanation than one that does so only in this row, so mistakes of the first kind are
+    /// considered first.
     fn mistake_of(&self, row: &Row) -> Option<&'static str> {
         let only = |is_it: &dyn Fn(usize) -> bool| {
             let mut those = (0..self.mistakes.len()).filter(|&place| is_it(place));
@@ -310,10 +318,11 @@ pub(crate) fn random(rows: usize, columns: usize, seed: u64) -> Array2<f32> {
     Array::from_shape_vec((rows, columns), numbers).expect("rows * columns numbers")
 }
 
-/// A panic in a reader's function.
+/// A panic in a learner's function.
 struct Panic {
     message: String,
-    /// File and line of the panic, if they belong to the reader's program.
+    /// File and line where the panic occurred, if they belong to the learner's program, or `None`
+    /// if the panic occurred elsewhere, such as in a library.
     place: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The file of an exercise contains the task, the hints, the functions with their solutions, the
 //! known mistakes and the checks. From this file, the module extracts the hints, the file that the
-//! reader starts with, and the file that contains the solution.
+//! learner starts with, and the file that contains the solution.
 
 use crate::Report;
 
@@ -11,7 +11,7 @@ use crate::Report;
 pub struct Exercise {
     /// Name of the exercise's file and program, such as `s3_3_1`.
     pub name: &'static str,
-    /// Names of the functions that the reader writes.
+    /// Names of the functions that the learner writes.
     pub functions: &'static [&'static str],
     /// Text of the exercise's file.
     pub(crate) file: &'static str,
@@ -21,8 +21,9 @@ pub struct Exercise {
     pub(crate) check_mistakes: fn() -> Vec<(&'static str, Report)>,
 }
 
-/// Line that marks the beginning of a solution, which is the part of a function that the reader
-/// writes.
+/// Line in the file of an exercise that marks the beginning of a solution. A solution is the part
+/// of a function that learners must write themselves, so the file that they start with contains
+/// `todo!()` instead of it.
 const SOLUTION: &str = "// SOLUTION";
 /// Line that marks the end of a solution.
 const END: &str = "// END";
@@ -36,7 +37,7 @@ const HINT: &str = "//! HINT: ";
 const MORE: &str = "//!   ";
 
 impl Exercise {
-    /// Returns the number of the exercise, such as `3.3.1`. Readers pass it to `cargo xtask
+    /// Returns the number of the exercise, such as `3.3.1`. Learners pass it to `cargo xtask
     /// practice`.
     pub fn number(&self) -> &'static str {
         self.heading().0
@@ -66,13 +67,13 @@ impl Exercise {
         hints
     }
 
-    /// Returns the statement in `main` that checks the reader's functions, such as
+    /// Returns the statement in `main` that checks the learner's functions, such as
     /// `practice::softmax(softmax).print();`.
     pub fn main_call(&self) -> String {
         format!("practice::{}.print();", self.call)
     }
 
-    /// Returns the file that the reader starts with. It contains the task, and `todo!()` in place
+    /// Returns the file that the learner starts with. It contains the task, and `todo!()` in place
     /// of each solution.
     pub fn stub(&self) -> String {
         self.without_hints(|solution| {
@@ -81,12 +82,12 @@ impl Exercise {
         })
     }
 
-    /// Returns the text of the reader's file, including the solution.
+    /// Returns the text of the learner's file, including the solution.
     pub fn solution(&self) -> String {
         self.without_hints(str::to_owned)
     }
 
-    /// Returns the text of the reader's file, which consists of the task, the functions and `main`.
+    /// Returns the text of the learner's file, which consists of the task, the functions and `main`.
     /// Each solution is replaced with the result of `part`, which receives the source code of the
     /// solution.
     fn without_hints(&self, part: impl Fn(&str) -> String) -> String {
@@ -100,7 +101,9 @@ impl Exercise {
                 (_, None) => file += &format!("{line}\n"),
             }
         }
-        // Remove the empty comment line that separated the task from the hints.
+        // The hints at the end of the task have been removed, because learners see them only on
+        // request. Also remove the empty comment line that separated them from the rest of the
+        // task.
         let file = file.replace("//!\n\n", "\n");
         let main = self.main_call();
         format!("{file}\nfn main() {{\n    {main}\n    // Your experiments go here.\n}}\n")
@@ -111,8 +114,9 @@ impl Exercise {
         (self.check_solution)()
     }
 
-    /// Runs the checks on each known mistake. Returns the description and the report of each
-    /// mistake.
+    /// Checks each known mistake, an incorrect version of the exercise's functions, as if it were a
+    /// learner's solution. Returns the description of each mistake together with the report of its
+    /// check. Tests use this method to verify that all known mistakes are rejected.
     pub fn check_mistakes(&self) -> Vec<(&'static str, Report)> {
         (self.check_mistakes)()
     }

@@ -1,4 +1,5 @@
-//! The program that `cargo xtask practice gpt` builds from the reader's functions.
+//! The files of a program that builds a GPT from the functions that a learner has written as
+//! exercises. The command `cargo xtask practice gpt` builds and runs this program.
 
 use crate::{EXERCISES, Exercise};
 

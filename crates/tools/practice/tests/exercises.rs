@@ -1,5 +1,6 @@
-//! Tests of the checks. All solutions must pass, all known mistakes must be rejected and described,
-//! and other wrong results must be reported.
+//! Tests of the checks that decide whether a learner has solved an exercise. The checks must accept
+//! all solutions, must reject all known mistakes and describe them as the likely cause, and must
+//! report other wrong results.
 
 #![allow(clippy::disallowed_methods, reason = "tests read folders as they like")]
 
@@ -28,8 +29,10 @@ fn every_known_mistake_is_rejected_and_named() {
     assert!(faults.is_empty(), "{faults}");
 }
 
-/// The checks must recognize a mistake even if the code differs from the known mistake, and they
-/// must accept correct code that differs from the solution.
+/// A learner's code usually looks different from this crate's solutions and known mistakes, so a
+/// check must judge it only by its results. This test checks training loops and other functions
+/// that were written in another way: correct ones must be accepted, and mistakes must be
+/// recognized.
 #[test]
 fn a_mistake_is_named_however_it_is_made() {
     let report = practice::training_loop(|model, batches, epochs, every| {
@@ -47,8 +50,8 @@ fn a_mistake_is_named_however_it_is_made() {
     });
     let report = report.to_string();
     assert!(report.contains("`step` uses gradients of 0"), "{report}");
-    // Resetting the gradients after the step is as correct as resetting them before the backward
-    // pass.
+    // This training loop resets the gradients after the optimizer step instead of before the
+    // backward pass. That is also correct, so the check must accept it.
     let report = practice::training_loop(|model, batches, epochs, every| {
         let mut losses = Vec::new();
         for steps in 1..=batches * epochs {
@@ -63,8 +66,8 @@ fn a_mistake_is_named_however_it_is_made() {
         losses
     });
     assert!(report.is_done(), "{report}");
-    // Readers wrote the following incorrect functions, which earlier versions of the checks
-    // accepted.
+    // Learners wrote the following incorrect functions, and earlier versions of the checks accepted
+    // them by mistake. The checks must now reject them.
     let report = practice::softmax(|scores| {
         let clamped = scores.mapv(|x| x.clamp(-80.0, 80.0).exp());
         &clamped / clamped.sum()
@@ -130,9 +133,10 @@ fn a_wrong_shape_a_panic_and_a_mistake_are_results() {
     assert!(!practice::softmax(|_| array![0.1385]).is_done());
 }
 
-/// The softmax in this test doesn't divide the exponentials by their sum, and it also limits the
-/// scores. As a result, no known mistake leads to the same results in all rows, but the check must
-/// still recognize the missing division.
+/// A learner's function can contain a known mistake together with another change. The softmax in
+/// this test doesn't divide the exponentials by their sum, which is a known mistake, but it also
+/// limits the scores to 50. As a result, no known mistake leads to the same results in all rows of
+/// the check. The check must still recognize the missing division.
 #[test]
 fn a_mistake_among_others_is_named() {
     let report = practice::softmax(|scores| scores.mapv(|x| x.min(50.0).exp())).to_string();

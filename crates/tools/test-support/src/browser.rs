@@ -171,8 +171,9 @@ fn start_browser(page: &Path, profile: &Path, flags: &[&str]) -> Option<Child> {
             return Some(child);
         }
     }
-    // The test harness would capture the output of `eprintln!`, so nobody would notice that the
-    // test was skipped.
+    // Chromium isn't available, so the test is skipped. Write the message directly to standard
+    // error. The test harness would capture the output of `eprintln!`, so nobody would notice that
+    // the test was skipped.
     let _ = writeln!(
         std::io::stderr(),
         "skipped: {} can't be opened because Chromium isn't installed",

@@ -98,8 +98,8 @@ pub fn assert_close_named<A, B, D1, D2>(
     );
     let tolerance = tolerance.into();
     let mut outside = 0;
-    // The position of the worst element, the actual and the expected number, and by how much their
-    // difference exceeds the tolerance.
+    // The element that exceeds its tolerance the most: its position, its actual value, its expected
+    // value, and by how much the difference of the values exceeds the tolerance.
     let mut worst: Option<(usize, f64, f64, f64)> = None;
     for (position, (&got, &want)) in actual.iter().zip(expected).enumerate() {
         let (got, want): (f64, f64) = (got.into(), want.into());

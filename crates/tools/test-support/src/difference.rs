@@ -1,7 +1,8 @@
 //! Numerical derivatives of functions of one `f32`, computed by Ridders' method.
 //!
-//! The method evaluates central differences `(f(x + h) - f(x - h)) / 2h` for the steps h, h/2, h/4
-//! and so on, and extrapolates them to h = 0.
+//! To compute the derivative of a function `f` at `x`, Ridders' method evaluates central
+//! differences `(f(x + h) - f(x - h)) / 2h` for the steps h, h/2, h/4 and so on, and extrapolates
+//! them to h = 0.
 //!
 //! A single step isn't accurate enough for functions computed in `f32`. The central difference has
 //! a truncation error proportional to h^2, so h must be small. But the rounding error of `f`, which
@@ -10,8 +11,8 @@
 //! order h^2, h^4 and so on. The steps can then be so large that rounding doesn't matter, and five
 //! or six digits are usually correct.
 //!
-//! The result is wrong if `x` is close to a kink of the function, such as that of ReLU at 0. Avoid
-//! such inputs, or check the uncertainty.
+//! The computed derivative is wrong if `x` is close to a kink of `f`, such as 0 if `f` is ReLU.
+//! Avoid such inputs, or check the field `uncertainty` of the result, which is large in this case.
 
 /// Number of steps that are tried: h, h/2 and so on, up to h/2^(NUM_STEPS - 1).
 const NUM_STEPS: usize = 5;
@@ -40,9 +41,10 @@ const NOISE_POINTS: usize = 8;
 /// Moré and Wild ("Estimating Computational Noise", 2011): the third differences of closely spaced
 /// values are nearly zero for a smooth function, so what remains is rounding error.
 ///
-/// The error can be much larger than `f32::EPSILON` times the value of the function. For example,
-/// the loss of a well-trained model is a small difference between large logits. The result is 0 if
-/// the values are equal, and NaN if one of them isn't finite.
+/// The rounding error of `f` can be much larger than `f32::EPSILON` times the value of `f`. For
+/// example, the loss of a well-trained model is a small difference between large logits, whose
+/// rounding errors are relatively large. This function returns 0 if `f` has the same value at all
+/// points, and NaN if `f` isn't finite at one of them.
 pub(crate) fn rounding_noise(x: f32, step: f64, f: impl FnMut(f32) -> f64) -> f64 {
     let points = (0..NOISE_POINTS).map(|i| (f64::from(x) + i as f64 * step / 16.0) as f32);
     let values: Vec<f64> = points.map(f).collect();
@@ -86,8 +88,10 @@ pub(crate) fn central_difference(
         magnitude = magnitude.max(f_right.abs()).max(f_left.abs());
         let rounding = noise.max(f64::from(f32::EPSILON) * magnitude) / h;
 
-        // The next row of the extrapolation table. In the estimate of column k, the error terms up
-        // to the order h^(2k) have been eliminated.
+        // The row for the current step h in Ridders' extrapolation table. Column 0 contains the
+        // central difference itself. Each further column combines neighboring estimates to
+        // eliminate another error term: in column k, the error terms up to the order h^(2k) have
+        // been eliminated.
         let mut row = vec![(f_right - f_left) / (f64::from(right) - f64::from(left))];
         let mut power = 1.0;
         for (k, &above) in previous.iter().enumerate() {
@@ -140,8 +144,10 @@ mod tests {
 
     #[test]
     fn rounding_errors_are_estimated_within_a_factor_of_three() {
-        // Adding and subtracting 1000 leaves the rounding error of a number near 1000, whose digits
-        // are 2^-14 apart. It is distributed uniformly, so the deviation is 2^-14 / sqrt(12).
+        // This function has a known rounding error, with which the estimate is compared. Numbers
+        // near 1000 can be represented only in steps of 2^-14, so adding and subtracting 1000
+        // rounds the result to a multiple of 2^-14. The rounding error is distributed uniformly, so
+        // its standard deviation is 2^-14 / sqrt(12).
         let exact = (-14_f64).exp2() / 12_f64.sqrt();
         for i in 1..=20 {
             let x = i as f32 * 0.15;

@@ -38,10 +38,11 @@
 //!   that could be compared.
 //!
 //! Some gradients are zero in theory. For example, a bias of the keys shifts all attention scores
-//! in a row by the same amount, which doesn't change their softmax. In this case, the numerical
-//! derivatives consist of noise only. Therefore, `gradient_scale` has a lower limit. It is the
-//! value for which noise of the size `4 * f32::EPSILON * max|objective| / step` results in an error
-//! equal to the tolerance.
+//! in a row by the same amount, which doesn't change their softmax. The numerical derivatives of
+//! such a gradient consist only of noise, and dividing by their size would make the error of a
+//! correct gradient large. Therefore, `gradient_scale`, by which the difference is divided, has a
+//! lower limit. If the difference is only noise of the size `4 * f32::EPSILON * max|objective| /
+//! step`, this limit makes the error equal to the tolerance.
 //!
 //! The rounding error of an objective can be much larger than `f32::EPSILON` times its value. For
 //! example, the loss of a well-trained model is a small difference between large logits. Therefore,
@@ -99,8 +100,9 @@ pub struct GradientReport {
     pub max_rel_error: f64,
     /// Index of the element with the largest error, or `None` if there are no elements.
     pub worst: Option<Vec<usize>>,
-    /// The line for the table, which contains the name of the check, the scale of the gradient, and
-    /// both derivatives of the worst element.
+    /// One-line summary of the gradient check. It contains the name of the check, the scale of the
+    /// gradient, and both derivatives (analytic and numerical) of the element with the largest
+    /// error.
     line: String,
 }
 
@@ -153,8 +155,8 @@ impl GradientCheck {
         let mut elements = Vec::new(); // The position, the analytic derivative and the numerical derivative of each element.
         for position in spread_positions(parameters.len(), self.max_elements) {
             let x = set(&mut changed, position, 0.0);
-            // An element that is much larger than the others needs a larger step, because the
-            // rounding error of `x + h` and `x - h` is larger.
+            // For an element `x` that is much larger than the others, the points `x + h` and `x -
+            // h` are rounded more coarsely. A larger step h compensates for this.
             let step = step.max(f64::from(x.abs()) / 512.0);
             let derivative = central_difference(x, step, noise, |value| {
                 set(&mut changed, position, value);

@@ -1,7 +1,8 @@
 //! Random inputs for tests. They are the same in every run and on every machine.
 //!
-//! The numbers consist of the high bits of a 64-bit linear congruential generator, which is random
-//! enough for tests. Models must use the generator of the crate `torch-rng` instead.
+//! The random numbers in this module are the high bits of a 64-bit linear congruential generator,
+//! which is random enough for test inputs. To initialize the weights of models, use the generator
+//! of the crate `torch-rng` instead.
 
 use ndarray::{Array, ArrayRef, Dimension, ShapeBuilder};
 
@@ -17,8 +18,9 @@ struct Lcg {
 impl Lcg {
     /// Creates a generator. Even similar seeds lead to unrelated sequences.
     fn new(seed: u64) -> Self {
-        // Similar seeds lead to states that differ only in their low bits. After a few steps, the
-        // high bits, which are the output, differ as well.
+        // At first, generators with similar seeds have states that differ only in their low bits,
+        // so their first outputs, which are the high bits, would be equal. Discard a few outputs,
+        // after which the high bits differ as well.
         let mut lcg = Self {
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
         };

@@ -71,8 +71,10 @@ fn a_gradient_of_zero_passes_although_the_differences_are_noise() {
 
 #[test]
 fn a_missing_gradient_is_detected_even_if_the_derivatives_are_small() {
-    // The objective is the mean of 1,000 squares, so its derivative with respect to each element is
-    // at most about 0.002. The gradient under test is 0, which is wrong.
+    // Correct derivatives may be so small that a gradient of 0 seems to be nearly correct. The
+    // check must nevertheless detect it. In this test, the objective is the mean of 1,000 squares,
+    // whose derivative with respect to each element is at most about 0.002, and the gradient under
+    // test is 0, which is wrong.
     let x = test_array(1000, 1.0, 5);
     let objective = |x: &Array1<f32>| x.iter().map(|&x| f64::from(x * x)).sum::<f64>() / 1000.0;
     let report =
