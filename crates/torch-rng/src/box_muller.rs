@@ -29,8 +29,9 @@ const HALF: usize = BLOCK / 2;
 /// full block are left unchanged.
 pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     let (mean, std) = (f64::from(mean), f64::from(std));
-    // The sum is computed in `f64` and rounded to `f32` only once, because PyTorch uses a fused
-    // multiply-add.
+    // Scale and shift a standard normal sample. PyTorch computes `normal * std + mean` with a fused
+    // multiply-add, which rounds only once. To get the same result, compute the product and the sum
+    // in `f64` and then round to `f32`.
     let scaled = |normal: f32| (f64::from(normal) * std + mean) as f32;
     for block in data.chunks_exact_mut(BLOCK) {
         let (first, second) = block.split_at_mut(HALF);
@@ -39,8 +40,8 @@ pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
             *radius = (-2.0 * ln(f64::from(1.0 - u)) as f32).sqrt();
         }
         for j in 0..HALF {
-            // Like PyTorch, this code computes the product in `f64` before it rounds the angle to
-            // `f32`.
+            // PyTorch computes the angle `2 pi u` in `f64` and then rounds it to `f32`. Do the
+            // same, so that the angle has the same bits.
             let theta = (2.0 * PI * f64::from(second[j])) as f32;
             let (sin, cos) = sin_cos(f64::from(theta));
             first[j] = scaled(radius[j] * cos as f32);
@@ -55,17 +56,19 @@ const ROUNDING_OFFSET: f64 = 6_755_399_441_055_744.0;
 
 /// Returns the natural logarithm of a positive, normal `x`.
 ///
-/// The argument is written as `x = 2^k * m` with `m` in [1/sqrt 2, sqrt 2), so
-/// `ln x = k ln 2 + ln m`. The second term is equal to `2 atanh(s)` with `s = (m - 1) / (m + 1)`,
-/// and it is computed from the power series of `atanh`.
+/// Writing `x` as `2^k * m` with `m` in [1/sqrt 2, sqrt 2) leads to `ln x = k ln 2 + ln m`. The
+/// term `ln m` is equal to `2 atanh(s)` with `s = (m - 1) / (m + 1)`, and is computed from the
+/// power series of `atanh`.
 #[inline(always)]
 fn ln(x: f64) -> f64 {
     const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_667f_3bcd;
     const MANTISSA: u64 = (1 << 52) - 1;
     const BIAS: u64 = 1024;
     const TWO_52: f64 = (1u64 << 52) as f64;
-    // The bias makes the exponent positive, so that a logical right shift extracts it correctly.
-    // SSE2 has no arithmetic right shift for 64-bit integers.
+    // The exponent of `x` can be negative. Extracting a negative number from the upper bits would
+    // require an arithmetic right shift, which SSE2 doesn't have for 64-bit integers. Adding `BIAS`
+    // makes the exponent positive, so that a logical right shift suffices. `BIAS` is subtracted
+    // again below.
     let offset = x
         .to_bits()
         .wrapping_sub(SQRT_HALF_BITS)
@@ -130,9 +133,11 @@ mod tests {
         a.to_bits().abs_diff(b.to_bits())
     }
 
-    /// Computes `ours` and `theirs` for the 2^24 values of `argument` and rounds the results to
-    /// `f32`. Returns the fraction of the arguments for which the rounded results differ. Panics if
-    /// they differ by more than one unit in the last place.
+    /// Compares a function of this module (`ours`), such as `ln`, with the same function of the
+    /// standard library (`theirs`). Calls both with 2^24 arguments, which are `argument(0)`,
+    /// `argument(1)` and so on, and rounds the results to `f32`. Returns the fraction of the
+    /// arguments for which the rounded results differ. Panics if they differ by more than one unit
+    /// in the last place.
     fn fraction_differing(
         argument: impl Fn(u32) -> f64,
         ours: impl Fn(f64) -> f64,

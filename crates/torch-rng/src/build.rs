@@ -38,7 +38,8 @@ impl FromStr for Build {
     ///
     /// # Errors
     ///
-    /// Returns an error that contains `name` if it is neither `portable` nor `mkl`.
+    /// Returns [`UnknownBuild`] if `name` isn't the name of a build, which must be `portable` or
+    /// `mkl`.
     fn from_str(name: &str) -> Result<Self, UnknownBuild> {
         match name {
             "portable" => Ok(Build::Portable),

@@ -120,9 +120,10 @@ impl TorchRng {
         });
     }
 
-    /// Returns two numbers of elements of the batch's tensor: those before the `n` elements of this
-    /// generator's part and those after them. If the generator draws for the whole batch, both are
-    /// 0.
+    /// Returns how many elements of a dropout mask precede and follow the part of the batch for
+    /// which this generator draws the mask. The draws for these elements must be skipped. `n` is
+    /// the number of elements in this generator's part. If the generator draws for the whole batch,
+    /// both numbers are 0.
     fn elements_of_other_parts(&self, n: usize) -> [u64; 2] {
         let Some(BatchPart {
             before,
@@ -141,8 +142,10 @@ impl TorchRng {
 }
 
 fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
-    // The draws can be compared as integers, because for an integer `k`, the condition
-    // `k * 2^-53 < keep` is equivalent to `k < ceil(keep * 2^53)`.
+    // An element is kept if its draw, a number with 53 random bits, is less than the probability
+    // `keep`. Such a number is `k * 2^-53` for an integer `k`, so instead of `k * 2^-53 < keep`,
+    // the equivalent condition `k < ceil(keep * 2^53)` can be evaluated without floating-point
+    // numbers.
     let bound = (keep * (1u64 << 53) as f64).ceil() as u64;
     let mut words = vec![0; n.div_ceil(64)];
     let mut kept = [0u8; 64 * 64];
@@ -170,9 +173,10 @@ fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
 /// `bound`, and to 0 otherwise.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 fn compare_with_bound(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
-    // The first word of a pair contains the upper 21 bits of the 53-bit number. These bits decide
-    // the comparison unless they are equal to the upper 21 bits of `bound`, which happens for about
-    // one pair in two million. The second words are needed only in this case.
+    // A pair of words forms a 53-bit number, whose upper 21 bits are in the first word. Comparing
+    // these 21 bits with the upper 21 bits of `bound` is sufficient unless they are equal, which
+    // happens for about one pair in two million. Therefore, first compare only the first words, and
+    // read the second words only if at least one comparison was undecided.
     let high_bits = (bound >> 32) as u32;
     let mut undecided = 0;
     for (out, [first, _]) in out.iter_mut().zip(pairs) {
@@ -373,10 +377,11 @@ mod tests {
 
     #[test]
     fn the_mkl_build_compares_single_precision() {
-        // With p = 0.1, PyTorch 2.4.1 drops an element if the MCG31m1 generator returns one of
-        // these numbers, because PyTorch rounds the quotient of the number and 2^31 - 1 to `f32`
-        // before it compares it with 0.9. Without rounding, the quotient would be below 0.9 for all
-        // of these numbers except the last.
+        // In PyTorch 2.4.1, dropout with p = 0.1 divides each output of the MCG31m1 generator by
+        // the modulus 2^31 - 1, rounds the quotient to `f32`, and keeps the element if the result
+        // is less than 0.9. Because of this rounding, elements are dropped for all of the following
+        // outputs. Without rounding, the quotient would be less than 0.9 for all of these outputs
+        // except the last.
         let bound = mkl_bound(0.9);
         for x in [
             1_932_735_222,

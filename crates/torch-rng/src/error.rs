@@ -22,7 +22,8 @@ pub enum StateError {
         /// Number of the build that was found in the state.
         got: u8,
     },
-    /// The index of the next word to draw is greater than 624, the number of words in a block.
+    /// The saved position is greater than 624. The position is the index of the next word to draw
+    /// in the generator's block of 624 words.
     #[error(
         "the state of the random number generator is damaged: its position must be at most 624, got {got}"
     )]
@@ -30,7 +31,9 @@ pub enum StateError {
         /// Position found in the state.
         got: usize,
     },
-    /// The pending normal sample is NaN or too large to have been drawn.
+    /// The pending normal sample, which is a sample that was computed but not yet returned when the
+    /// state was saved, is NaN or has a larger absolute value than any sample that the generator
+    /// can draw.
     #[error(
         "the state of the random number generator is damaged: its pending normal sample is {got}, which the generator can't have drawn"
     )]
@@ -38,8 +41,8 @@ pub enum StateError {
         /// Pending normal sample found in the state.
         got: f64,
     },
-    /// The flag that indicates whether a normal sample is pending is neither 0 nor 1, or it is 0
-    /// although the bytes reserved for the sample aren't zero.
+    /// The flag that indicates whether the state contains a pending normal sample is damaged: it is
+    /// neither 0 nor 1, or it is 0 although the bytes reserved for the sample aren't all zero.
     #[error(
         "the state of the random number generator is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got {got}"
     )]
@@ -73,7 +76,8 @@ pub enum ProbabilityError {
     /// All probabilities in a row are zero.
     #[error("all probabilities in row {row} are 0, so no category can be sampled")]
     AllZero {
-        /// Index of the row. It is 0 if there is only one row.
+        /// Index of the row whose probabilities are all 0. If the probabilities consist of a single
+        /// row, the index is 0.
         row: usize,
     },
     /// The number of probabilities isn't a multiple of the number of categories.

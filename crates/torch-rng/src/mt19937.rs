@@ -125,18 +125,19 @@ impl Mt19937 {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn next_words(words: &mut [u32; WORDS]) {
     const FIRST: usize = WORDS - MIDDLE;
-    // The words are replaced in place. Each new word depends on old words that haven't been
-    // overwritten yet and, in the second loop, on the new word 227 positions before it. This
-    // distance is larger than the number of words in a vector register, so both loops can be
-    // vectorized.
+    // Each new word replaces the old word at the same index. It is computed from old words that
+    // haven't been replaced yet and, in the second loop, also from the new word 227 positions
+    // before it. This distance is larger than the number of words in a vector register, so both
+    // loops can be vectorized.
     for i in 0..FIRST {
         words[i] = words[i + MIDDLE] ^ twist(words[i], words[i + 1]);
     }
     for i in FIRST..WORDS - 1 {
         words[i] = words[i - FIRST] ^ twist(words[i], words[i + 1]);
     }
-    // Unlike the words before it, the last word of the block depends on the first word of the new
-    // block.
+    // The last word of the block is computed separately, because it depends on the word that
+    // follows it, which is the first word of the new block. For all other words, the word that
+    // follows is still an old word.
     words[WORDS - 1] = words[MIDDLE - 1] ^ twist(words[WORDS - 1], words[0]);
 }
 

@@ -14,8 +14,8 @@
 //! - [`Build::Mkl`] takes one draw per call, which seeds an MCG31m1 generator, and computes
 //!   `-ln(u)`, where `u` is the generator's output divided by 2^31 - 1 and rounded to `f32`.
 //!
-//! A number is also drawn for each category whose probability is 0, although such a category is
-//! never returned. Drawing more than one sample per row isn't supported.
+//! As in PyTorch, a number is drawn even for a category whose probability is 0, although such a
+//! category is never returned. Only one sample per row can be drawn (`num_samples=1` in PyTorch).
 
 use crate::mcg31m1::{Mcg31m1, unit_f32};
 use crate::{Build, ProbabilityError, TorchRng};
@@ -71,7 +71,8 @@ impl TorchRng {
         check(probabilities, n_categories)?;
         let rows = probabilities.chunks_exact(n_categories);
         Ok(match self.build {
-            // PyTorch calls the same function, `log1p`, which is accurate even if `u` is small.
+            // Compute `-ln(1 - u)` with `log1p`, as PyTorch does, because `log1p` is accurate even
+            // if `u` is small.
             Build::Portable => rows
                 .map(|row| exponential_race(row, || self.next_f64(), |u| -(-u).ln_1p()))
                 .collect(),

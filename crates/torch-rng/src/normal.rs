@@ -11,8 +11,8 @@
 //!   blocks of 16 (see `box_muller.rs`). If the size isn't a multiple of 16, the last 16 elements
 //!   are drawn again and transformed as another block.
 //!
-//! As a consequence, one call that draws 20 samples doesn't return the same numbers as two calls
-//! that draw 10 samples each.
+//! Because the algorithm depends on the size of the tensor, one call that draws 20 normal samples
+//! doesn't return the same numbers as two calls that draw 10 samples each.
 
 use std::f64::consts::PI;
 

@@ -41,8 +41,9 @@ impl TorchRng {
         if !shuffle {
             return (0..n).collect();
         }
-        // PyTorch clears the highest bit of this 64-bit seed. That isn't necessary here, because a
-        // generator uses only the low 32 bits of its seed.
+        // Draw the seed of the generator that shuffles the data. PyTorch clears the highest bit of
+        // this 64-bit seed. That isn't necessary here, because the generator uses only the low 32
+        // bits of its seed.
         let seed = self.engine.next_u64();
         Self::manual_seed(seed).randperm(n)
     }

@@ -177,8 +177,8 @@ mod tests {
         rng.state().to_bytes()
     }
 
-    /// Replaces the byte at index `at` of a saved state with `byte`, tries to read the state, and
-    /// returns the message of the resulting error.
+    /// Simulates a damaged file: replaces the byte at index `at` of a saved generator state with
+    /// `byte`, and tries to restore the state, which must fail. Returns the error message.
     fn forged(at: usize, byte: u8) -> String {
         let mut bytes = saved();
         bytes[at] = byte;

@@ -64,7 +64,8 @@ impl TorchRng {
     /// and skips the draws for all others. If several machines each compute a part of a batch, they
     /// can therefore use the same masks as a single machine that computes the whole batch.
     ///
-    /// The range affects only dropout masks and isn't stored in the [`state`](Self::state). To draw
+    /// The range of sequences affects only dropout masks. It isn't part of the generator's
+    /// [`state`](Self::state), so it must be set again after the state has been restored. To draw
     /// masks for the whole batch again, call this method with the range `0..batch`.
     ///
     /// # Panics

@@ -20,10 +20,10 @@ impl TorchRng {
     /// ±1/sqrt(`n_in`).
     pub fn fill_uniform(&mut self, out: &mut [f32], low: f32, high: f32) {
         let (width, low) = (f64::from(high - low), f64::from(low));
-        // On ARM and on x86 with AVX2, PyTorch's code is compiled to a fused multiply-add, which
-        // rounds only once. This code produces the same result without that instruction. If the
-        // bounds have about the same magnitude, the product and the sum are exact in `f64`, so the
-        // conversion to `f32` is the only operation that rounds.
+        // On ARM and on x86 with AVX2, PyTorch computes `u * (high - low) + low` with a fused
+        // multiply-add, which rounds only once. Computing in `f64` produces the same result without
+        // such an instruction. If the bounds have about the same magnitude, the product and the sum
+        // are exact in `f64`, so the conversion to `f32` is the only operation that rounds.
         self.engine
             .fill(out, |draw| (f64::from(unit(draw)) * width + low) as f32);
     }
@@ -49,9 +49,9 @@ impl TorchRng {
             low < high,
             "randint: the range {low}..{high} is empty, so there is nothing to draw from"
         );
-        // The width of every `i64` range fits in a `u64`. The addition below may wrap around, but
-        // its result is correct nevertheless, because the exact sum is in the range and therefore
-        // fits in an `i64`.
+        // The number of integers in any range of `i64` fits in a `u64`, even if it doesn't fit in
+        // an `i64`. The addition of `low` below may overflow and wrap around. The result is correct
+        // nevertheless, because the exact sum is in the range and therefore fits in an `i64`.
         let width = high.wrapping_sub(low) as u64;
         let draw = if width < 1 << 32 {
             u64::from(self.engine.next_u32())
@@ -70,8 +70,8 @@ pub(crate) fn fill_unit(engine: &mut Mt19937, out: &mut [f32]) {
 /// Converts the low 24 bits of a draw to a number in [0, 1). The conversion is exact.
 #[inline(always)]
 pub(crate) fn unit(draw: u32) -> f32 {
-    // The cast goes through `i32` because SSE2 can convert signed integers to `f32` but not
-    // unsigned integers.
+    // Convert the 24-bit integer to `i32` before converting it to `f32`, because SSE2 can convert
+    // only signed integers to `f32`.
     (draw & 0x00ff_ffff) as i32 as f32 * (1.0 / (1 << 24) as f32)
 }
 

@@ -53,8 +53,9 @@ proptest! {
         let (mut long, mut short) = (rng.clone(), rng);
         let (long_mask, short_mask) = (long.keep_mask(n + m, p), short.keep_mask(n, p));
         prop_assert!(long_mask.iter().take(n).eq(short_mask.iter()));
-        // Regardless of the length of the mask, each call takes one draw, which seeds an MCG31m1
-        // generator. Both generators are therefore in the same state.
+        // In the MKL build, each dropout mask takes a single draw, which seeds an MCG31m1
+        // generator, regardless of the length of the mask. After drawing the two masks, both
+        // `TorchRng` generators are therefore in the same state.
         prop_assert_eq!(long, short);
     }
 

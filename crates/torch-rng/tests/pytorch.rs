@@ -37,12 +37,13 @@ fn every_draw_equals_that_of_a_file_named_by_the_environment() {
     }
 }
 
-/// Performs the operation in each line of a fixture and compares the results with the values in the
-/// same line. Returns the build that the first line of the fixture names.
+/// Checks this crate against a fixture, a text file with random numbers that PyTorch has drawn.
+/// Each line contains an operation and its results. Performs these operations and compares the
+/// results. Returns the PyTorch build that the first line of the fixture specifies.
 ///
-/// Usually, each line starts with a new generator. However, a line continues with the generator of
-/// the preceding line if its seed is `-`. It also does so if both lines have the same seed and the
-/// same operation and this operation is `randn` or `loader`.
+/// Usually, each line of the fixture starts with a new generator, whose seed is in the line.
+/// However, a line continues with the generator of the preceding line in two cases: if its seed is
+/// `-`, or if both lines have the same seed and the same operation, which is `randn` or `loader`.
 fn check(fixture: &str) -> Build {
     let mut lines = fixture.lines();
     let build = parse(

@@ -62,7 +62,7 @@ pub enum TrainError {
     RanksDiffer {
         /// Name of the first value that differs.
         name: String,
-        /// Number of a rank whose value differs from the value on rank 0.
+        /// Number of a rank on which the value called `name` differs from the value on rank 0.
         rank: usize,
         /// Value on this rank.
         other: String,

@@ -42,9 +42,10 @@ impl Fingerprint {
         let last = tokens.saturating_sub(BLOCK) as u64;
         let mut hasher = Sha256::new();
         for block in 0..blocks {
-            // The first block starts at the first token ID, and the last block ends at the last
-            // token ID. The other blocks are spread evenly in between. If there are few token IDs,
-            // the blocks overlap and cover all of them.
+            // Choose the start of each block that is hashed: the first block starts at the first
+            // token ID, the last block ends at the last token ID, and the other blocks are spread
+            // evenly in between. If there are few token IDs, the blocks overlap and cover all of
+            // them.
             let start = (last * block as u64 / (blocks - 1).max(1) as u64) as usize;
             let ids = corpus.read(start..tokens.min(start + BLOCK))?;
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();

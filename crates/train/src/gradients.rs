@@ -28,7 +28,8 @@ pub(crate) struct StepGradients {
 enum Sum {
     /// The complete sum, if the run isn't shared.
     Whole(Box<GptModel>),
-    /// The sums for those weights that this rank updates, if several ranks share the run.
+    /// The sums of the gradients that this rank needs, because several ranks share the run. A rank
+    /// needs only the gradients of the weights that it updates.
     Parts(Vec<Vec<f32>>),
 }
 

@@ -214,8 +214,9 @@ fn has_links(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.nlink() > 1)
 }
 
-/// Always returns false, because on this operating system, the standard library can't count the
-/// hard links that refer to a file.
+/// Returns whether a file has more than one hard link, which shows that its folder was copied with
+/// hard links. On this operating system, the standard library can't count hard links, so the result
+/// is always false.
 #[cfg(not(unix))]
 fn has_links(_path: &Path) -> bool {
     false

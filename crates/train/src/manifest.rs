@@ -55,8 +55,9 @@ pub(crate) struct Manifest {
     version: u32,
     /// ID of the run that saved the checkpoint.
     pub(crate) run: String,
-    /// Number of the save. The first save of a run has the number 1, and each later save has a
-    /// higher number.
+    /// Serial number of this checkpoint. The first checkpoint of a training run has the number 1,
+    /// and each later checkpoint has a higher number, so the newest checkpoint can be found even if
+    /// the run was resumed from an earlier step.
     pub(crate) number: u64,
     /// Number of optimizer steps in the checkpoint.
     pub(crate) step: u64,

@@ -66,7 +66,8 @@ impl RunCheckpoints {
         };
         let mut whole = Vec::new();
         for name in names {
-            // Folders whose names don't start with `step-` belong to users or to other programs.
+            // Skip all files and folders whose names don't start with `step-`. They aren't
+            // checkpoints of this program, but belong to users or to other programs.
             let Some(name) = name.to_str().filter(|name| name.starts_with("step-")) else {
                 continue;
             };
@@ -120,7 +121,8 @@ impl RunCheckpoints {
         validated.min_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// Returns `self` if at least one checkpoint is intact, or if there are no checkpoints at all.
+    /// Returns this list of a run's checkpoints unchanged if at least one checkpoint is intact, or
+    /// if the run has no checkpoints at all.
     ///
     /// # Errors
     ///

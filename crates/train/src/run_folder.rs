@@ -40,8 +40,9 @@ use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 pub struct RunFolder {
     path: PathBuf,
     owned: Owned,
-    /// Number of the newest save. The next save must get a higher number, even if the manifest of
-    /// the newest checkpoint can't be read at that time, so the number is also kept here.
+    /// Serial number of the newest checkpoint of the run. The next checkpoint must get a higher
+    /// number. The number of the newest checkpoint is also in its manifest, but it is kept here in
+    /// case the manifest can't be read when the next checkpoint is saved.
     newest: AtomicU64,
     /// Names and contents of the additional files that are written to every checkpoint.
     files: Vec<(String, Vec<u8>)>,
@@ -266,8 +267,8 @@ mod tests {
     use crate::runs::ignored_checkpoints;
     use crate::{best_checkpoint, latest_checkpoint};
 
-    /// Writes all files that a checkpoint must contain. These tests never load the files, so their
-    /// contents don't matter.
+    /// Writes the files of a checkpoint when a test saves one. All files that a checkpoint must
+    /// contain are written, but these tests never load them, so their contents don't matter.
     fn write(folder: &Path) -> Result<(), TrainError> {
         for file in FILES {
             fs::write(folder.join(file), "{}").expect("a file");
@@ -343,8 +344,9 @@ mod tests {
         let folder = RunFolder::open(&temporary).expect("the same folder");
         let best = folder.best().expect("readable");
         assert_eq!(best.map(|best| best.1), Some(1.0));
-        // The checkpoint that is saved next has no validation loss, so it can't be the best
-        // checkpoint. The checkpoint of step 30 must therefore be kept.
+        // Save a checkpoint after step 35, with the setting to keep only the newest one. This
+        // checkpoint has no validation loss, so the best checkpoint is still the one after step 30,
+        // which must therefore be kept as well.
         save(&folder, 35, 1);
         assert_eq!(
             names(temporary.path()),

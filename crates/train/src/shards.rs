@@ -21,8 +21,9 @@
 //! of them. The second piece consists of the remaining 3 blocks. Rank 0 owns 2 of them, and rank 1
 //! owns 1.
 //!
-//! If a weight has fewer blocks than there are ranks, some ranks don't own any part of this weight.
-//! A single process owns all weights and doesn't exchange any data.
+//! If a weight has fewer blocks of 16,384 elements than there are ranks, some ranks don't own any
+//! part of this weight. If the run isn't shared, its only process owns all weights and doesn't
+//! exchange any data.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use tensor_ops::Parameters;
@@ -39,7 +40,9 @@ pub(crate) fn slices<P: Parameters + ?Sized>(parameters: &mut P) -> Vec<&mut [f3
     slices.collect()
 }
 
-/// Returns the number of elements in each piece of a weight. The last piece may be shorter.
+/// Returns the number of elements in a piece. A large weight is exchanged between the ranks piece
+/// by piece, which limits the memory that an exchange requires. The last piece of a weight may be
+/// shorter.
 pub(crate) fn piece_length(ranks: &dyn Ranks) -> usize {
     match ranks.size() {
         1 => usize::MAX,
@@ -47,14 +50,15 @@ pub(crate) fn piece_length(ranks: &dyn Ranks) -> usize {
     }
 }
 
-/// Divides each weight into pieces. The pieces are returned in the order of the weights.
+/// Divides each weight into the pieces that the ranks exchange one at a time. Returns the pieces of
+/// all weights in a single list, in the order of the weights.
 fn pieces<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> Vec<&'a mut [f32]> {
     let pieces = |weight: &'a mut [f32]| weight.chunks_mut(piece_length(ranks));
     weights.into_iter().flat_map(pieces).collect()
 }
 
-/// Returns the number of elements in each rank's part of a piece. The parts of the last ranks may
-/// be shorter or empty.
+/// Returns the number of elements that each rank owns of a piece of a weight. The last ranks may
+/// own fewer elements or none.
 pub(crate) fn part_length(ranks: &dyn Ranks, piece: &[f32]) -> usize {
     let blocks = piece.len().div_ceil(OPTIMIZER_BLOCK);
     (blocks.div_ceil(ranks.size()) * OPTIMIZER_BLOCK).min(piece.len())
@@ -65,8 +69,9 @@ pub(crate) fn own_part<'a>(ranks: &dyn Ranks, piece: &'a [f32]) -> &'a [f32] {
     parts.nth(ranks.rank()).unwrap_or_default()
 }
 
-/// Returns the parts of the weights that this rank owns, as one slice for each piece of each
-/// weight. A slice is empty if this rank doesn't own any part of a piece.
+/// Returns the elements of the model's weights that this rank owns. The result contains one slice
+/// for each piece of each weight. The slice is empty if this rank doesn't own any part of the
+/// piece.
 pub(crate) fn own_parts<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> Vec<&'a mut [f32]> {
     let own = |piece: &'a mut [f32]| {
         let mut parts = piece.chunks_mut(part_length(ranks, piece));

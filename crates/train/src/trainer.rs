@@ -186,8 +186,9 @@ impl Trainer {
     pub fn share(mut self, ranks: Arc<dyn Ranks>) -> Result<Self, TrainError> {
         assert!(self.ranks.size() == 1, "the run is already shared");
         let mut fields = fields(&self.saved_state());
-        // The data is compared first. If the data differs, the weights and the random number
-        // generators usually differ as well, but an error about the data is more helpful.
+        // Compare the training and validation data before everything else. If the data differs
+        // between the ranks, the weights and the random number generators usually differ as well,
+        // but an error about the data is more helpful.
         for part in ["training", "validation"] {
             let (from, to) = (
                 format!("settings.{part}_data."),
@@ -254,8 +255,9 @@ impl Trainer {
         self.state.step
     }
 
-    /// Returns the first batch of the next optimizer step, and a copy of the random number
-    /// generator in the state that it will have when the dropout masks of this batch are drawn. The
+    /// Returns what the next optimizer step will begin with: its first batch, and a copy of the
+    /// random number generator in the state that it will have when the dropout masks of this batch
+    /// are drawn. A program can use both to show what a step computes before it takes the step. The
     /// state of the run doesn't change.
     ///
     /// # Errors
@@ -306,8 +308,8 @@ impl Trainer {
         };
         let saves = any(&*ranks, folder.is_some());
         if self.due().evaluation {
-            // This evaluation was due after the last step, but the closure canceled it when it
-            // stopped the run.
+            // The run was stopped during an evaluation and is now being continued. The closure
+            // canceled the evaluation, which was due after the last step, so repeat it now.
             self.evaluate_as_due(notify)?;
         }
         while !any(&*ranks, stop.get()) && self.steps_done() < max_steps {

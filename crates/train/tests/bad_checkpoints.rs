@@ -48,8 +48,8 @@ fn edit(checkpoint: &Path, file: &str, change: impl FnOnce(&mut Value)) {
     fs::write(path, json.to_string()).unwrap();
 }
 
-/// Updates the entry of a changed file in the manifest, so that the manifest matches the new
-/// contents of the file.
+/// Makes a changed file of a checkpoint look intact: updates its length and its hash in the
+/// manifest. Tests use this to check that invalid contents are detected even if the hash is right.
 fn forge(checkpoint: &Path, file: &str) {
     let bytes = fs::read(checkpoint.join(file)).unwrap();
     edit(checkpoint, "manifest.json", |json| {
@@ -157,8 +157,9 @@ fn a_state_that_no_run_leaves_is_refused() {
             json["epoch"]["position"] = 12.into()
         }),
         ("unknown field `more`", |json| json["more"] = 1.into()),
-        // The name of this field contains a line break. The fuzz target `run` once found that the
-        // JSON parser copied such a line break to its error message.
+        // The unknown field `max\x1bse\n` contains a control character and a line break. The fuzz
+        // target `run` once found that the JSON parser copies line breaks to its error message. The
+        // error must contain spaces instead, so that it remains a single line.
         ("unknown field `max se `", |json| {
             json["settings"]["config"]["max\x1bse\n"] = 2.into()
         }),
@@ -236,8 +237,9 @@ fn other_settings_another_model_and_other_data_are_refused() {
     let in_order = DataLoader::new(train.dataset().corpus(), in_order).unwrap();
     let line = data(in_order, None);
     assert_eq!(line, "training_data.shuffle true false");
-    // A resumed run may have another number of steps, and other values of the settings that don't
-    // influence its weights and losses.
+    // Only settings that influence the weights and losses must be the same when a run is resumed.
+    // Resuming must succeed with other values of the remaining settings, such as a higher number of
+    // steps.
     let longer = TrainConfig {
         max_steps: 12,
         sample_every: Some(3),

@@ -1,8 +1,8 @@
 //! Checks that training computes the right losses and weights, and that it rejects invalid
 //! settings.
 //!
-//! Other tests check that the results don't depend on the number of threads. They belong to the
-//! workspace and to the crate `gpt`.
+//! The results of training must not depend on the number of threads. That isn't checked here, but
+//! by the test `threads` of the workspace and by the tests of the crate `gpt`.
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
@@ -63,9 +63,10 @@ fn windows_that_the_model_cannot_take_are_refused_before_the_first_step() {
     assert!(error.to_string().starts_with(expected), "{error}");
 }
 
-/// Compares the weights and losses bit for bit, so each batch must contain only one sequence. If a
-/// batch contained several sequences, `Trainer` would divide it into parts, which would change the
-/// rounding errors.
+/// Checks that a [`Trainer`] computes bit for bit the same weights and losses as
+/// [`train_model_simple`], which is the book's training loop. For this comparison, each batch
+/// contains only one sequence. If a batch contained several sequences, `Trainer` would divide it
+/// into parts, which would change the rounding errors.
 #[test]
 fn the_trainer_gives_the_bits_of_the_books_loop() {
     let (train_loader, val_loader) = loaders();
@@ -197,8 +198,10 @@ struct Logged {
     grad_norms: Vec<f64>,
 }
 
-/// The training data consists of eleven batches, and the run makes three passes over them. Each
-/// step uses four batches, except for the last step of each pass, which uses the remaining three.
+/// Checks that the losses and the gradient norms of all steps are the same as in a run of Hugging
+/// Face's `Trainer`. The training data consists of eleven batches, and the run makes three passes
+/// over them. Each step uses four batches, except for the last step of each pass, which uses the
+/// remaining three.
 #[test]
 fn passes_over_the_data_have_the_steps_losses_and_norms_of_transformers_trainer() {
     let logged: Logged = serde_json::from_str(include_str!("fixtures/trainer.json")).unwrap();

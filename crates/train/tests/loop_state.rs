@@ -67,7 +67,8 @@ fn begin() -> State {
     }
 }
 
-/// Trains until `end` steps have been taken, and returns the losses of the new steps.
+/// A custom training loop, whose interruption the tests in this file simulate. Continues the
+/// training until `end` steps have been taken, and returns the losses of these steps.
 fn train(state: &mut State, end: u64) -> Vec<f32> {
     let mut grads = GptModel::zeros(CONFIG).expect("a valid configuration");
     let mut losses = Vec::new();

@@ -63,7 +63,9 @@ fn a_gradient_that_is_not_finite_leaves_the_weights_and_nothing_for_the_next_ste
     }
 }
 
-/// The weights of this run remain finite but become so large that the logits are infinite or NaN.
+/// Checks that a model whose loss isn't finite isn't saved, so that the last good checkpoint
+/// remains the newest one. The learning rate of this run is so high that the weights, although they
+/// remain finite, become very large and the logits become infinite or NaN.
 #[test]
 fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,8 +78,9 @@ fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
         },
         ..exploding(max_steps)
     };
-    // The resumed run takes only one step, whose high learning rate makes the weights useless. The
-    // step itself succeeds, because its loss is computed before the weights are updated. The check
+    // The first run saves a good checkpoint after step 1, in which the learning rate is low. The
+    // resumed run takes only step 2, whose high learning rate makes the weights useless. This step
+    // itself succeeds, because its loss is computed before the weights are updated. The check
     // before saving must therefore find that the loss of the new weights isn't finite.
     let mut good = trainer(wild(1));
     finish(&mut good, Some(&run));

@@ -23,8 +23,9 @@ struct Step {
     weights: Vec<f32>,
 }
 
-/// Sets the first `n` elements of the model's weights to `f(i)`, where `i` is the index of the
-/// element. All other elements are set to 0.
+/// Sets the weights, or the gradients that are stored in a `GptModel`, to the same numbers as in
+/// the script `pytorch.py`. The first `n` elements are set to `f(i)`, where `i` is the index of the
+/// element. All other elements are set to 0, so that they don't affect the results.
 fn fill(model: &mut GptModel, n: usize, f: impl Fn(usize) -> f32) {
     let mut i = 0;
     model.visit_mut("", &mut |_, mut view| {

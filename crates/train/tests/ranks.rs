@@ -152,9 +152,9 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
 #[test]
 fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
     let model = GptConfig {
-        // With this vocabulary size, the token embedding consists of 35 blocks, the units in which
-        // weights are divided among ranks. Two ranks exchange at most 32 blocks at a time, so the
-        // embedding requires two exchanges.
+        // With this vocabulary size, the weight of the token embedding consists of 35 blocks of
+        // 16,384 elements, the units in which weights are divided among ranks. Two ranks exchange
+        // at most 32 blocks at a time, so this test covers a weight that requires two exchanges.
         vocab_size: 70_000,
         ..model_config()
     };
@@ -173,9 +173,10 @@ fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
             trainer.optimizer().num_parameters()
         });
         assert_eq!(own.iter().sum::<usize>(), moments);
-        // Of the token embedding, a rank stores the moments of at most `most_blocks` blocks, and
-        // the same applies to the output layer. Rank 0 also stores the moments of all small
-        // weights.
+        // Each rank must store only its part of the moments: those of at most `most_blocks` blocks
+        // of the token embedding, and of equally many blocks of the output layer. The limit also
+        // includes the moments of all other weights, because these weights are so small that rank 0
+        // stores all of their moments.
         let most = 2 * (2 * most_blocks * 16 * 1024) + (moments - 2 * (2 * 70_000 * 8));
         assert!(own.iter().all(|&n| n <= most), "{size} ranks: {own:?}");
         let checkpoint = train::latest_checkpoint(&folder).unwrap();

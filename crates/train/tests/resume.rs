@@ -17,14 +17,14 @@ use gpt::{Activation, GptConfig};
 use train::runs::steps_of;
 use train::{Dtype, Event, Outcome, RunFolder, TrainConfig, TrainError};
 
-/// A step uses three batches, and an epoch consists of eleven. Most of the places where the run is
-/// stopped are therefore in the middle of an epoch, but step 11 ends exactly at the end of the
-/// third epoch.
+/// Checks that a run can be stopped after any step, resumed, and made longer. A step uses three
+/// batches, and an epoch consists of eleven. The run is therefore usually stopped in the middle of
+/// an epoch, except after step 11, which is exactly the end of the third epoch.
 #[test]
 fn a_run_may_stop_after_any_step_and_be_made_longer() {
     stops_and_is_made_longer(config);
-    // The results must also be bit for bit the same if the operands of matrix products are rounded
-    // to bfloat16.
+    // Repeat the test with a run that rounds the operands of matrix products to bfloat16. Its
+    // results must also be bit for bit the same after resuming.
     stops_and_is_made_longer(|max_steps| TrainConfig {
         dtype: Dtype::BFloat16,
         ..config(max_steps)
@@ -168,8 +168,9 @@ fn names(run: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
 fn an_evaluation_that_was_interrupted_changes_no_bit_of_the_resumed_run() {
     let mut whole = trainer(config(9));
     finish(&mut whole, None);
-    // The evaluations of this run process eight batches in total. Stop the run before each of these
-    // batches in turn.
+    // Check that canceling an evaluation and repeating it in the resumed run doesn't change any
+    // result. The evaluations of this run process eight batches in total, and the run is stopped
+    // before each of these batches in turn.
     for place in 0..8 {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::open(&folder).unwrap();

@@ -60,9 +60,9 @@ use crate::check::{Check, Mistake};
 
 type AdamW = fn(f32, f32, &mut [f32; 2], i32, f32, f32) -> f32;
 
-/// Computes the running means that AdamW needs, for use in known mistakes. Updates both means in
-/// `moments` with `gradient`. Returns corrected copies of the two means, which compensate for the
-/// fact that the means start at 0.
+/// Updates the two running means of AdamW in `moments` with `gradient`. Returns copies of the means
+/// that are corrected for the fact that they start at 0. The known mistakes, which are incorrect
+/// versions of `adamw`, use this function to compute everything that they don't do wrong.
 fn means(gradient: f32, moments: &mut [f32; 2], step: i32) -> [f32; 2] {
     adamw(0.0, gradient, moments, step, 0.0, 0.0);
     [

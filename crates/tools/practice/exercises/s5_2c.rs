@@ -69,10 +69,11 @@ enum Part {
 }
 use Part::{Backward, Loss, Step, Zero};
 
-/// Trains a model with a training loop that may be wrong, as the known mistakes require. For each
-/// batch, calls the methods of the model in the order that `parts` returns, such as resetting the
-/// gradients, computing the loss, computing the gradients and changing the weights. Measures the
-/// validation loss whenever `is_measured` returns true for the number of steps so far.
+/// Trains a model with a custom training loop. For each batch, calls the methods of the model in
+/// the order that `parts` returns, such as resetting the gradients, computing the loss, computing
+/// the gradients and changing the weights. Measures the validation loss whenever `is_measured`
+/// returns true for the number of steps so far. The known mistakes, which are incorrect training
+/// loops, pass a wrong order or a wrong condition.
 fn train_by(
     model: &mut dyn Training,
     (batches, epochs): (usize, usize),

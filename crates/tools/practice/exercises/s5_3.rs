@@ -54,9 +54,10 @@ use crate::reference::{self, wide};
 type WithTemperature = fn(&Array1<f32>, f32) -> Array1<f32>;
 type TopK = fn(&Array1<f32>, usize) -> Array1<f32>;
 
-/// Filters logits in the way that a known mistake requires: replaces each logit with `other` unless
-/// `stays` returns true for the rank of the logit. The largest logit has rank 0, the second largest
-/// has rank 1, and so on.
+/// Returns a copy of the logits in which each logit is replaced with `other` unless `stays` returns
+/// true for its rank. The largest logit has rank 0, the second largest has rank 1, and so on. The
+/// known mistakes, which are incorrect versions of `top_k`, use this function to keep the wrong
+/// logits.
 fn by_rank(logits: &Array1<f32>, other: f32, stays: impl Fn(usize) -> bool) -> Array1<f32> {
     let mut places: Vec<usize> = (0..logits.len()).collect();
     places.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));

@@ -87,9 +87,9 @@ impl Exercise {
         self.without_hints(str::to_owned)
     }
 
-    /// Returns the text of the learner's file, which consists of the task, the functions and `main`.
-    /// Each solution is replaced with the result of `part`, which receives the source code of the
-    /// solution.
+    /// Returns the text of the learner's file, which consists of the task, the functions and
+    /// `main`. Each solution is replaced with the result of `part`, which receives the source code
+    /// of the solution.
     fn without_hints(&self, part: impl Fn(&str) -> String) -> String {
         let text = self.file.split(CHECKS).next().unwrap_or_default();
         let (mut file, mut solution) = (String::new(), None);

@@ -41,7 +41,7 @@
 //! in a row by the same amount, which doesn't change their softmax. The numerical derivatives of
 //! such a gradient consist only of noise, and dividing by their size would make the error of a
 //! correct gradient large. Therefore, `gradient_scale`, by which the difference is divided, has a
-//! lower limit. If the difference is only noise of the size `4 * f32::EPSILON * max|objective| /
+//! lower limit. If the difference is only noise, whose size is `4 * f32::EPSILON * max|objective| /
 //! step`, this limit makes the error equal to the tolerance.
 //!
 //! The rounding error of an objective can be much larger than `f32::EPSILON` times its value. For
@@ -155,8 +155,8 @@ impl GradientCheck {
         let mut elements = Vec::new(); // The position, the analytic derivative and the numerical derivative of each element.
         for position in spread_positions(parameters.len(), self.max_elements) {
             let x = set(&mut changed, position, 0.0);
-            // For an element `x` that is much larger than the others, the points `x + h` and `x -
-            // h` are rounded more coarsely. A larger step h compensates for this.
+            // If an element `x` is much larger than the others, the points `x + h` and `x - h` are
+            // rounded more coarsely. A larger step h compensates for this.
             let step = step.max(f64::from(x.abs()) / 512.0);
             let derivative = central_difference(x, step, noise, |value| {
                 set(&mut changed, position, value);

@@ -18,9 +18,9 @@ struct Lcg {
 impl Lcg {
     /// Creates a generator. Even similar seeds lead to unrelated sequences.
     fn new(seed: u64) -> Self {
-        // At first, generators with similar seeds have states that differ only in their low bits,
-        // so their first outputs, which are the high bits, would be equal. Discard a few outputs,
-        // after which the high bits differ as well.
+        // Generators with similar seeds start in states that differ only in their low bits, but the
+        // random numbers are the high bits of the states. Advance the generator a few steps, so
+        // that the high bits differ as well.
         let mut lcg = Self {
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
         };
