@@ -41,8 +41,8 @@
 //! in a row by the same amount, which doesn't change their softmax. The numerical derivatives of
 //! such a gradient consist only of noise, and dividing by their size would make the error of a
 //! correct gradient large. Therefore, `gradient_scale`, by which the difference is divided, has a
-//! lower limit. If the difference is only noise, whose size is `4 * f32::EPSILON * max|objective| /
-//! step`, this limit makes the error equal to the tolerance.
+//! lower limit. For a difference that is only noise, of the size
+//! `4 * f32::EPSILON * max|objective| / step`, this limit makes the error equal to the tolerance.
 //!
 //! The rounding error of an objective can be much larger than `f32::EPSILON` times its value. For
 //! example, the loss of a well-trained model is a small difference between large logits. Therefore,
