@@ -1,9 +1,9 @@
 //! Assertions that two arrays are equal up to a tolerance.
 //!
-//! A number is considered close to the expected number if `|got - expected| <= absolute + relative
-//! * |expected|`, as in PyTorch's `torch.allclose`. NaN isn't close to any number, and an infinity
-//! is close only to itself. Unlike in PyTorch, arrays aren't broadcast, so their shapes must be
-//! equal.
+//! As in PyTorch's `torch.allclose`, a number is considered close to the expected number if
+//! `|got - expected| <= absolute + relative * |expected|`. NaN isn't close to any number, and an
+//! infinity is close only to itself. Unlike in PyTorch, arrays aren't broadcast, so their shapes
+//! must be equal.
 
 use ndarray::{ArrayRef, Dimension};
 
