@@ -30,14 +30,14 @@ pub(crate) trait Weight: Copy + Send + Sync {
     fn widen(from: &[Self], to: &mut [f32]) {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
-            // Returns `matrix` itself as a matrix of `f32` if this type is `f32`, so that its
-            // elements can be used without a conversion. Returns `None` for the other types.
+            // SAFETY: The CPU has the instruction set of the function, as `has_avx2` has verified.
             return unsafe { widen_by_8(from, to) };
         }
         to.iter_mut().zip(from).for_each(|(to, w)| *to = w.value());
     }
 
-    /// Returns `matrix` itself if its elements are already `f32`, and `None` otherwise.
+    /// Returns `matrix` itself as a matrix of `f32` if this type is `f32`, so that its elements can
+    /// be used without a conversion. Returns `None` for the other types.
     fn as_f32(_: ArrayView2<'_, Self>) -> Option<ArrayView2<'_, f32>> {
         None
     }
