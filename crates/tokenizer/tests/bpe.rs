@@ -115,8 +115,10 @@ fn an_alphabet_without_a_byte_and_an_id_without_a_token_are_refused() {
     };
     let error = Bpe::train("abc", &config).unwrap_err();
     assert_eq!(error, TokenizerError::MissingByte { byte: 7 });
-    let mut config = BpeConfig::default();
-    config.vocab_size = 263;
+    let mut config = BpeConfig {
+        vocab_size: 263,
+        ..BpeConfig::default()
+    };
     let twice = ["th", " ", ENDOFTEXT].map(|token| token.as_bytes().to_vec());
     config.alphabet.extend([twice.clone(), twice].concat());
     let text = "the thin<|endoftext|> thing there";
