@@ -40,8 +40,9 @@ pub(crate) struct TokenizeArgs {
     json: bool,
 }
 
-/// The object that `--json` prints. A multibyte character can be divided among several tokens. In
-/// the pieces of these tokens, U+FFFD stands for the incomplete character.
+/// The object that `gpt tokenize --json` prints. The field `pieces` contains the text of each
+/// token. If a multibyte character is divided among several tokens, the pieces of these tokens
+/// contain U+FFFD instead of the character.
 #[derive(Serialize)]
 struct Report<'t> {
     tokens: &'t [u32],
@@ -73,8 +74,8 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         return Ok(print(ids.join(",") + "\n")?);
     }
     if let (Some(path), false) = (&args.output, args.json) {
-        // These messages are printed to standard error instead of standard output, because the user
-        // may have chosen `/dev/stdout` as the output file.
+        // The messages about the written file go to standard error instead of standard output,
+        // because the user may have chosen `/dev/stdout` as the output file.
         note(&format!("wrote {} tokens to {}", ids.len(), path.display()));
         if let Some(model) = &args.model {
             note(&format!(
@@ -111,8 +112,8 @@ fn check_output(path: &Path) -> Result<()> {
     let is_new = !path.exists();
     match extension(path).as_str() {
         "bin" | "npy" => Ok(()),
-        // Although `check_new` rejects existing files, it accepts devices and pipes. Their names
-        // don't need an extension.
+        // `check_new` accepts an existing output path only if it is a device or a pipe, such as
+        // `/dev/stdout`. The name of a device or a pipe needs no extension.
         _ if !is_new => Ok(()),
         _ => misused(format!(
             "{}: the name must end in .bin or .npy; to print token IDs as text, use --ids",

@@ -90,9 +90,9 @@ impl Vocabulary {
         Ok(Self::find(folder, vocab_size)?.0)
     }
 
-    /// Returns the vocabulary that [`of_folder`](Self::of_folder) returns. The boolean value is
-    /// true if the folder contains no tokenizer, so that GPT-2's tokenizer was chosen because of
-    /// `vocab_size`.
+    /// Does the work of [`of_folder`](Self::of_folder). Besides the vocabulary, returns true if the
+    /// folder contains no tokenizer, so that GPT-2's tokenizer was chosen because of `vocab_size`,
+    /// and false if the folder's own tokenizer was read.
     fn find(folder: &Path, vocab_size: usize) -> Result<(Self, bool)> {
         let reason = match ModelTokenizer::from_folder(folder) {
             Ok(Some(tokenizer)) => return Ok((Self::new(tokenizer), false)),
@@ -142,7 +142,8 @@ impl Vocabulary {
         Ok(self.tokenizer()?.encode_part(text)?)
     }
 
-    /// Returns the prompt or, if it is empty, the beginning-of-text token (BOS).
+    /// Returns the token IDs with which text generation starts: the token IDs of the prompt or, if
+    /// the prompt is empty, the model's beginning-of-text token (BOS).
     ///
     /// # Errors
     /// Returns an error if the prompt is empty and the model has no BOS token.
@@ -156,8 +157,9 @@ impl Vocabulary {
         }
     }
 
-    /// Returns the token IDs of the input. If the input is a text, encodes it and prints a note if
-    /// some of its characters aren't in the vocabulary.
+    /// Returns the token IDs of a command's input, which is either a list of token IDs or a text. A
+    /// text is encoded with the model's tokenizer. If some of its characters aren't in the
+    /// vocabulary, prints a note.
     ///
     /// # Errors
     /// Returns the errors of [`encode`](Self::encode).
@@ -184,8 +186,9 @@ impl Vocabulary {
         else {
             return;
         };
-        // The names of special tokens are removed, because their characters don't have to be in the
-        // vocabulary.
+        // Removes the names of special tokens, such as `<|endoftext|>`, from the text before it is
+        // searched for unknown characters. Each of these names is encoded as a single token, so its
+        // characters don't have to be in the vocabulary.
         let special = [tokenizer.bos_token_id(), tokenizer.eos_token_id()];
         let special = special
             .into_iter()

@@ -28,7 +28,8 @@ pub(crate) struct ProcessGroup {
     ranks: Option<Arc<dyn Ranks>>,
 }
 
-/// An error that occurs on all ranks. Only rank 0 needs to print it.
+/// An error that occurs on all ranks, that is, in all processes of the group. Each rank returns
+/// this error, but only rank 0 prints it, so the user sees it only once.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct Common(pub(crate) anyhow::Error);
@@ -146,8 +147,8 @@ impl ProcessGroup {
         );
         let all = gather_texts(&**ranks, &own);
         if self.is_first() {
-            // An error is ignored, because a training run continues even if standard output is
-            // closed.
+            // An error while printing the lines about the ranks is ignored, because a training run
+            // continues even if its standard output is closed.
             let _ = print(all.concat());
         }
     }
@@ -183,8 +184,8 @@ impl ProcessGroup {
     }
 }
 
-/// Returns the error for a process that was started by a launcher but can't communicate with the
-/// other processes of the job.
+/// Returns the error for a process that a launcher such as `mpirun` started together with others,
+/// but that can't communicate with them, for example because `gpt` was built without MPI.
 fn alone(launched: &Launched) -> Error {
     if launched.rank > 0 {
         // As soon as one process fails, the launcher ends all of them. The processes other than

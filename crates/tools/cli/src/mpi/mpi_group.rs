@@ -1,6 +1,7 @@
-//! Implements [`Ranks`] for the processes of `MPI_COMM_WORLD`, using the crate `mpi`. The module
-//! counts the bytes that this rank sends and measures the time that it spends in MPI calls. If one
-//! rank panics, all ranks are ended.
+//! Implements [`Ranks`], the trait through which a trainer exchanges data with other processes, for
+//! the processes of `MPI_COMM_WORLD`, using the crate `mpi`. The module counts the bytes that this
+//! process (rank) sends and measures the time that it spends in MPI calls. If one rank panics, all
+//! ranks are ended.
 //!
 //! This module is compiled only with the feature `mpi`.
 
@@ -37,9 +38,10 @@ impl std::fmt::Debug for MpiGroup {
 /// Initializes MPI and returns the group of all ranks. Sets a panic hook that ends all ranks if
 /// this rank panics.
 pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
-    // The thread level `Serialized` allows any thread to call MPI, as long as no other thread does
-    // so at the same time. The main thread makes all regular calls. If another thread panics,
-    // however, the panic hook calls MPI from that thread to end all ranks.
+    // MPI's thread level `Serialized` allows any thread to call MPI, as long as no other thread
+    // does so at the same time. The level `Funneled`, which allows only the main thread to call
+    // MPI, wouldn't be sufficient. Although the main thread makes all regular calls, any thread can
+    // panic, and its panic hook then calls MPI to end all ranks.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
         bail!("MPI was already initialized in this process, and it can be initialized only once");
     };
@@ -104,8 +106,8 @@ impl Ranks for MpiGroup {
     }
 
     fn all_to_all(&self, send: &[u8], receive: &mut [u8]) {
-        // The part of `send` that is addressed to this rank itself isn't counted, because it isn't
-        // sent.
+        // `send` contains one part of equal length for each rank. The part for this rank itself
+        // isn't counted as sent, because it doesn't leave the process.
         count(send.len() / self.size * (self.size - 1), |world| {
             world.all_to_all_into(send, receive);
         });

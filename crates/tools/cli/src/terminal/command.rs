@@ -11,15 +11,17 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 
-/// Returns `command` after applying the rules in this module's documentation to its options.
+/// Returns `command` with three rules applied to its options: the last value of a repeated option
+/// is used, a negative number is accepted as the value of an option, and `~` at the beginning of a
+/// path stands for the home folder.
 pub(crate) fn with_rules(command: Command) -> Command {
     let command = command.args_override_self(true);
     command.mut_args(|arg| {
         let takes_values = arg.get_action().takes_values();
         let is_path = arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
-        // Without this setting, clap would treat a negative number as an unknown option. With it,
-        // the number is passed to the option's value parser. If the option doesn't accept negative
-        // numbers, the error message then contains the name of the option.
+        // Without `allow_negative_numbers`, clap would treat the `-1` in `--seed -1` as an unknown
+        // option. With it, clap passes the number to the value parser of the option. If this parser
+        // rejects the number, the error message contains the name of the option.
         let arg = arg.allow_negative_numbers(takes_values);
         match takes_values && is_path {
             true => arg.value_parser(path_parser()),

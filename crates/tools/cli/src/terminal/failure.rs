@@ -30,8 +30,9 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Options of similar programs that this program doesn't have. If a user tries one of them, the
-/// error message contains the hint next to it.
+/// Options that users may know from similar programs, but that `gpt` doesn't have, each with a
+/// hint. If a user tries one of these options, the error message contains its hint, such as "use
+/// --max-new-tokens" for `--max-tokens`.
 const FOREIGN_OPTIONS: [(&str, &str); 8] = [
     ("--max-tokens", "use --max-new-tokens"),
     ("--max-length", "use --max-new-tokens"),
@@ -89,9 +90,9 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if error.is::<ReportedElsewhere>() {
-        // The launcher ends all ranks as soon as one of them returns an exit code other than 0.
-        // This rank must therefore return 0, so that the rank that reports the error isn't ended
-        // before it has done so.
+        // Another rank (process) of the same MPI job is about to print this error. The launcher
+        // ends all ranks as soon as one of them returns an exit code other than 0, so this rank
+        // must return 0. Otherwise, the other rank might be ended before it has printed the error.
         return ExitCode::SUCCESS;
     }
     if let Some(Stopped(code)) = error.downcast_ref::<Stopped>() {
@@ -105,7 +106,8 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// An error that another rank reports, so this rank doesn't print it.
+/// An error on all ranks (the processes of an MPI job) that rank 0 prints. The other ranks end
+/// without a message, so that the user sees the error only once.
 #[derive(Debug, thiserror::Error)]
 #[error("reported by another rank")]
 pub(crate) struct ReportedElsewhere;
@@ -126,7 +128,8 @@ pub(crate) fn misused<T>(message: impl Into<String>) -> Result<T> {
     Err(Usage(message.into()).into())
 }
 
-/// Joins the messages of an error and its causes into one line.
+/// Formats an error as a single line that contains its message and the messages of its causes,
+/// separated by colons.
 fn chain(error: &anyhow::Error) -> String {
     words(&format!("{error:#}")).join(" ")
 }
@@ -152,8 +155,9 @@ fn joined(message: &str) -> String {
         match words.first() {
             None | Some(&"Usage:") => {}
             Some(&"For") => parts.push("(see --help)".to_owned()),
-            // This tip explains how to pass a value that looks like an option. Most users who see
-            // it have just mistyped an option, so the tip is omitted.
+            // Omits clap's tip on how to pass a value that begins with a hyphen and therefore looks
+            // like an option. Most users who would see this tip have just mistyped the name of an
+            // option.
             Some(&"tip:") if paragraph.contains("as a value") => {}
             Some(&"tip:") => parts.push(format!("({})", words.join(" "))),
             Some(_) => parts.push(words.join(" ")),

@@ -40,8 +40,9 @@ const WARNINGS: [i32; 0] = [];
 /// example, SIGINT has the number 2, so the exit code is 130. Shells use the same offset.
 const SIGNAL_EXIT_CODE: i32 = 128;
 
-/// Shared flags that signal handlers set. They contain whether a signal has asked the program to
-/// end, and which signal it was.
+/// Tells whether a signal, such as Ctrl-C, has asked the program to end, and which signal it was.
+/// The signal handlers set the flags, and the program reads them, for example after each training
+/// step. All clones share the same flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     asked: Arc<AtomicBool>,
@@ -61,8 +62,9 @@ impl Interrupt {
     /// Starts handling requests and warnings. When the first of these signals arrives, prints
     /// `message` to standard error.
     ///
-    /// If several ranks train together, only one of them should pass a message, so that it is
-    /// printed only once. The other ranks should pass an empty string.
+    /// `message` tells the user what the program does next. If several MPI ranks (processes) train
+    /// together, only one of them should pass a message, so that it is printed only once. The other
+    /// ranks should pass an empty string.
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
         let heard = interrupt.hear(&[&REQUESTS[..], &WARNINGS].concat())?;
@@ -70,8 +72,8 @@ impl Interrupt {
             let wait = interrupt.wait(&heard)?;
             let answering = Builder::new().spawn(move || {
                 wait();
-                // An error is ignored, because the run should continue even if standard error is
-                // closed.
+                // An error while printing the message is ignored, because the program must still be
+                // able to finish its step and save a checkpoint if standard error is closed.
                 let _ = io::stderr().write_all(message.as_bytes());
             });
             answering.context("can't start the thread that handles Ctrl-C")?;
@@ -89,10 +91,10 @@ impl Interrupt {
             .collect();
         for &signal in &heard {
             if REQUESTS.contains(&signal) {
-                // A signal's handlers run in the order in which they are registered. The first
-                // handler ends the program if the flag `ends_at_once` is set, and the second
-                // handler sets this flag. The first signal therefore only sets the flag, and the
-                // second signal ends the program.
+                // The handlers of a signal run in the order in which they are registered here. The
+                // first handler ends the program if the flag `ends_at_once` is set, and the second
+                // handler sets this flag. The first Ctrl-C therefore only sets the flag, and the
+                // second Ctrl-C ends the program.
                 let ends = &self.ends_at_once;
                 flag::register_conditional_shutdown(
                     signal,
@@ -107,7 +109,8 @@ impl Interrupt {
         Ok(heard)
     }
 
-    /// Returns a function that waits for the first of the signals in `heard`.
+    /// Returns a function that blocks the calling thread until the first of the signals in `heard`
+    /// arrives.
     #[cfg(unix)]
     fn wait(&self, heard: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         let mut signals = signal_hook::iterator::Signals::new(heard)?;
@@ -116,8 +119,9 @@ impl Interrupt {
         })
     }
 
-    /// Returns a function that waits for the first signal. The function polls a flag, because a
-    /// signal can't wake up a thread on Windows.
+    /// Returns a function that blocks the calling thread until the first signal arrives. Unlike the
+    /// version for Unix, this function polls the flag `asked`, because a signal can't wake up a
+    /// thread on Windows.
     #[cfg(not(unix))]
     fn wait(&self, _: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         const SOON: std::time::Duration = std::time::Duration::from_millis(100);
@@ -133,9 +137,9 @@ impl Interrupt {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Sets the effect of the next Ctrl-C. If `ends_at_once` is true, Ctrl-C ends the program
-    /// immediately. Otherwise, [`asked`](Self::asked) returns false until the user presses Ctrl-C,
-    /// and true from then on.
+    /// Determines what the next Ctrl-C does. If `ends_at_once` is true, it ends the program
+    /// immediately. Otherwise, it only makes [`asked`](Self::asked) return true, so that the
+    /// program can end in an orderly way. Until then, `asked` returns false.
     pub(crate) fn set(&self, ends_at_once: bool) {
         self.asked.store(ends_at_once, Ordering::SeqCst);
         self.ends_at_once.store(ends_at_once, Ordering::SeqCst);

@@ -13,7 +13,8 @@ use gpt::{GptConfig, Memory};
 
 use crate::terminal::numbers::{bytes, count};
 
-/// Checks that a model's configuration is valid and that enough memory is free for `needed`.
+/// Checks that the configuration of a model is valid, and that the memory that the command needs
+/// for the model (`needed`) is free.
 ///
 /// # Errors
 /// Returns an error if the configuration is invalid, or if there isn't enough memory.
@@ -51,7 +52,8 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Formats a memory estimate as a comma-separated list of its parts, each with its size.
+/// Formats a memory estimate for a message, as a comma-separated list of its parts, such as the
+/// weights and the gradients, each followed by its size.
 pub(crate) fn parts(memory: &Memory) -> String {
     let parts = memory.parts().iter();
     let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));
@@ -101,8 +103,8 @@ fn in_group(root: &Path, groups: &str) -> Option<u64> {
             let text = read_to_string(group.join(name)).ok()?;
             text.trim().parse().ok() // If there is no limit, the text is "max".
         };
-        // `memory.current` includes cached files. The inactive ones are subtracted, because the
-        // kernel removes them from the cache when a process needs the memory.
+        // The memory usage in `memory.current` includes the file cache. The inactive part of this
+        // cache is subtracted, because the kernel frees it when a process needs the memory.
         let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
         let mut lines = stat.lines();
         let files = lines.find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());

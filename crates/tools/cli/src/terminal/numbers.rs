@@ -69,14 +69,16 @@ pub(crate) fn dtype_among(
     }
 }
 
-/// Returns a parser for a sampling setting. `set` assigns a value to the setting.
-/// [`Sampling::check`] then checks whether the value is in the valid range.
+/// Returns a clap value parser for a sampling setting, such as the temperature. `set` stores the
+/// parsed number in a [`Sampling`], so that [`Sampling::check`] can check whether it is in the
+/// valid range of this setting.
 pub(crate) fn sampling(
     set: fn(&mut Sampling, f32),
 ) -> impl Fn(&str) -> Result<f32, String> + Clone {
     move |text| {
-        // Text that isn't a number is treated as NaN, which isn't a valid value of any sampling
-        // setting. The error message is therefore the same as for a number that is out of range.
+        // Text that isn't a number, such as `hot`, is treated as NaN, which isn't a valid value of
+        // any sampling setting. The user therefore gets the same error message as for a number that
+        // is out of range.
         let number = text.parse().unwrap_or(f32::NAN);
         let mut sampling = Sampling::GREEDY;
         set(&mut sampling, number);

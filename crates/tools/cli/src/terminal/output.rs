@@ -87,8 +87,10 @@ impl Formatter for ExactNumbers {
     }
 }
 
-/// First error that occurred while the program was writing to standard output. Errors that occur
-/// because the reader has closed standard output aren't stored.
+/// First error that occurred while the program was writing to standard output, for example because
+/// the disk was full. At its end, the program reports this error. Broken pipes aren't stored,
+/// because it isn't an error if the program that reads the output closes it, as in `gpt generate |
+/// head`.
 static OUTPUT_ERROR: OnceLock<String> = OnceLock::new();
 
 fn write(text: &str) -> io::Result<()> {
@@ -142,8 +144,8 @@ pub(crate) fn escaped(line: &str) -> Cow<'_, str> {
     escape(line, |c| is_control(c) || is_invisible(c))
 }
 
-/// Escapes characters that could manipulate the user's terminal. The characters in `keeps` aren't
-/// escaped.
+/// Replaces characters that could manipulate the user's terminal with escape sequences. The
+/// characters in `keeps`, such as line feeds, stay as they are.
 fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
     escape(text, |c| is_control(c) && !keeps.contains(&c))
 }
@@ -211,8 +213,9 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// Integers beyond 2^53 must become strings, because many programs would round them. For
-    /// example, Node.js 20 and jq 1.6 read `{"seed":9007199254740993}` as 9007199254740992.
+    /// In the program's JSON output, integers beyond 2^53 must be written as strings, because many
+    /// programs that read JSON would round them. For example, Node.js 20 and jq 1.6 read
+    /// `{"seed":9007199254740993}` as 9007199254740992.
     #[test]
     fn whole_numbers_that_f64_rounds_are_strings() {
         let numbers = (

@@ -46,9 +46,9 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
 fn quoted_for(shells: Shells, text: &str) -> Option<String> {
     match shells {
         _ if text.contains('\0') => None,
-        // Messages show each control character as an escape sequence, so users couldn't copy the
-        // character itself. The argument is therefore quoted with escape sequences that the shell
-        // understands.
+        // The argument contains invisible or control characters. Messages show such characters as
+        // escape sequences, so users couldn't copy the characters themselves. The argument is
+        // therefore quoted in the form `$'...'`, in which the shell interprets escape sequences.
         Shells::Posix if escaped(text) != text => Some(quoted_bytes(text.as_bytes())),
         Shells::Posix => shlex::try_quote(text).ok().map(Into::into),
         Shells::Windows => {
@@ -81,9 +81,10 @@ fn path_for(shells: Shells, path: &Path) -> String {
         (Shells::Posix, None) => Some(quoted_bytes(path.as_os_str().as_encoded_bytes())),
         (Shells::Posix, Some(path)) => quoted_for(shells, path),
         (Shells::Windows, path) => path.and_then(|path| {
-            // If the path can't be quoted because it ends with a backslash, the path without the
-            // final backslash is quoted instead. Both refer to the same folder, unless the folder
-            // is the root of a drive.
+            // A path that ends with a backslash may be impossible to quote, because the backslash
+            // would escape the closing quotation mark. In this case, the path is quoted without
+            // final backslashes. It still refers to the same folder, unless this folder is the root
+            // of a drive.
             let folder = path.trim_end_matches('\\');
             quoted_for(shells, path).or_else(|| quoted_for(shells, folder))
         }),

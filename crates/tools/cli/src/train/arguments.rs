@@ -111,8 +111,8 @@ pub(crate) fn read(lists: &[&[OsString]]) -> Result<TrainOptions> {
     Ok(options)
 }
 
-/// Parses the content of a TOML file. Error messages contain the line number, but not the path of
-/// the file.
+/// Parses a TOML file with training options. `text` is its content. Error messages contain the
+/// number of the incorrect line. The caller adds the path of the file.
 fn parse(text: &str) -> Result<Table> {
     text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start));

@@ -16,9 +16,11 @@ pub(crate) enum TokenizerChoice {
     Gpt2,
     /// A tokenizer with one token for each character of the data.
     Chars,
-    /// A byte-level BPE tokenizer to be trained on the data, with a vocabulary of this size.
+    /// A new byte-level BPE tokenizer that is trained on the training data. The number is the size
+    /// of its vocabulary in tokens.
     Bpe(usize),
-    /// The tokenizer in a folder. The path can be that of the folder or of a file in it.
+    /// An existing tokenizer, which is read from this folder. The path can also be that of a file
+    /// in the folder, such as `tokenizer.json`.
     Folder(PathBuf),
 }
 

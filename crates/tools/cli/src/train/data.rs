@@ -56,10 +56,10 @@ pub(crate) struct Tokens {
     validation: Option<Corpus>,
 }
 
-/// Reads the data of a training run. Returns the vocabulary of the model to train, and the token
-/// IDs of the data. `own` is the vocabulary of the base model, if there is one. A new vocabulary is
-/// created if there is no base model, or if `--tokenizer` is given and the base model has no
-/// tokenizer.
+/// Reads the data of a training run. Returns the vocabulary of the model to be trained, and the
+/// token IDs of the data. `own` is the vocabulary of the base model in the case of fine-tuning, and
+/// `None` if the model is new. A new vocabulary is created if there is no base model, or if
+/// `--tokenizer` is given and the base model has no tokenizer.
 pub(crate) fn read(
     options: &TrainOptions,
     own: Option<Vocabulary>,
@@ -257,7 +257,8 @@ const TEXTS: [&str; 1] = ["txt"];
 /// The files in a data folder, grouped by their purpose.
 struct DataFolder {
     folder: PathBuf,
-    /// Names of the files to train on: either one file of token IDs, or one or more text files.
+    /// Names of the files that are used for training: either a single file of token IDs, or one or
+    /// more text files.
     training: Vec<OsString>,
     validation: Option<OsString>,
     skipped: Vec<OsString>,
@@ -277,8 +278,10 @@ impl DataFolder {
             .into_iter()
             .partition(|name| folder.join(name).is_dir());
         folders.iter_mut().for_each(|name| name.push("/"));
-        // If several files match, the file whose extension comes first in `extensions` is used. If
-        // several files have this extension, the file whose name comes first in `parts` is used.
+        // Finds the file whose name consists of one of the `parts` and one of the `extensions`,
+        // such as `train.txt`. If there are several, returns the one whose extension comes first in
+        // `extensions` and, if several have this extension, the one whose name comes first in
+        // `parts`.
         let find = |parts: &[&str], extensions: &[&str]| {
             let mut wanted = extensions
                 .iter()
@@ -396,8 +399,8 @@ impl DataFolder {
     /// Reads a text, and prints a note if it contains markup.
     fn text(&self, name: &OsString) -> Result<String> {
         let path = self.folder.join(name);
-        // This call returns an error if the path is a pipe. Opening a pipe would block this process
-        // until another process writes to the pipe.
+        // Returns an error if the path is that of a pipe. Without this check, opening the pipe to
+        // read the text would block this process until another process writes to the pipe.
         is_file(&path)?;
         let text = read_text(&path, u64::MAX)?;
         note_markup(&path, &text);
@@ -427,9 +430,10 @@ fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
             (0, _) | (_, 0) => {
                 let order = a.first().cmp(&b.first());
                 if a.is_empty() && b.is_empty() {
-                    // The loop has found no difference, so the names are equal except for leading
-                    // zeros, as in `1` and `01`. The bytes of the names determine their order in
-                    // this case.
+                    // The comparison has reached the end of both names without finding a
+                    // difference, so the names are equal except for leading zeros in their numbers,
+                    // as in `1` and `01`. To make the order unambiguous, such names are compared
+                    // byte by byte.
                     return all.0.cmp(all.1);
                 }
                 (a, b) = (a.get(1..).unwrap_or(a), b.get(1..).unwrap_or(b));

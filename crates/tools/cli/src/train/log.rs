@@ -10,8 +10,8 @@
 //! run removes these outdated lines as soon as it has saved a new checkpoint. Until then, it keeps
 //! them, because it might be killed before it saves anything.
 //!
-//! The whole log is read into memory. If the log is too large for that, the program still adds new
-//! lines to it, but doesn't read it.
+//! Some functions, such as the one that draws the loss curve, read the whole log into memory. If
+//! the log is too large for that, the program still adds new lines to it, but doesn't read it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -57,13 +57,15 @@ pub(crate) enum Line {
     Saved { steps_done: u64, path: String },
 }
 
-/// An event that was read from a line of the log. It contains only the fields that `gpt` needs.
+/// An event of a training run, parsed from a line of the run's log. It contains only those fields
+/// of the line that the program uses again, for example to draw the loss curve.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Logged {
-    /// Index of the training step. This field is set only for `step` events.
+    /// Index of the training step that a `step` event describes, counted from 0, or `None` for
+    /// other types of events.
     step: Option<u64>,
-    /// Number of training steps that had been done when the event was logged. This field is set for
-    /// all events except `step`.
+    /// Number of training steps that had been done when the event was logged, or `None` for `step`
+    /// events, which contain the index of the step instead.
     steps_done: Option<u64>,
     pub(crate) tokens_per_step: Option<u64>,
     pub(crate) loss: Option<f64>,
@@ -84,8 +86,9 @@ impl Logged {
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    /// The log file, or `None` if it isn't open. It is closed before the log is replaced, because
-    /// Windows can't replace an open file.
+    /// The open log file, or `None` after the outdated lines have been removed. To remove them, the
+    /// program closes the file and replaces it with a shorter one, because Windows can't replace an
+    /// open file. The next line opens it again.
     file: Option<File>,
     /// Byte range of the outdated lines, which describe events after the checkpoint from which the
     /// run was resumed. These lines are removed after the first save.
@@ -138,8 +141,9 @@ impl Log {
         written.with_context(|| self.path.display().to_string())
     }
 
-    /// Removes the outdated lines, which describe events after the checkpoint from which the run
-    /// was resumed.
+    /// Removes the outdated lines from the log. These are the lines about training steps after the
+    /// checkpoint from which the run was resumed, because the resumed run has repeated these steps
+    /// and logged them again.
     fn cut(&mut self) -> Result<()> {
         let mut text = read_small_file(&self.path, MAX_BYTES)?;
         text.drain(std::mem::take(&mut self.behind));
@@ -215,8 +219,8 @@ mod tests {
         }
     }
 
-    /// Returns one number for each line of the log: the number of training steps that had been done
-    /// when the line was written.
+    /// Reads the log in a folder and returns, for each of its lines, how many training steps had
+    /// been done when the line was written.
     fn steps(folder: &Path) -> Vec<u64> {
         let text = read(folder).unwrap().unwrap();
         lines(&text).map(|line| line.steps_done()).collect()
@@ -229,8 +233,9 @@ mod tests {
         let first = [step(0, 0.5), saved(1), step(1, 0.25), step(2, 0.125)];
         write(path, 0, first);
         assert_eq!(steps(path), [1, 1, 2, 3]);
-        // Simulates two processes that are killed: one while it writes a line, and one that has
-        // resumed the run but hasn't saved a checkpoint yet.
+        // Adds what two killed processes leave behind in the log: the first was killed while it was
+        // writing a line, and the second had resumed the run after step 1, but was killed before it
+        // saved a checkpoint. The outdated lines must then still be in the log.
         let mut file = append(path.join(LOG)).unwrap();
         file.write_all(b"{\"event\":\"st").unwrap();
         write(path, 1, [step(1, 0.25)]);
@@ -239,7 +244,8 @@ mod tests {
         assert_eq!(steps(path), [1, 1, 2, 2, 3]);
     }
 
-    /// Tests a log that lost its last byte, which is the line ending, in a power failure.
+    /// Checks that the last line of a log can be read even if its last byte, the line ending, was
+    /// lost in a power failure, and that a resumed run adds its own lines after this line.
     #[test]
     fn a_line_without_its_end_is_whole_before_and_after_the_log_is_opened() {
         let folder = tempfile::tempdir().unwrap();
@@ -264,8 +270,8 @@ mod tests {
         assert_eq!(read(folder.path()).unwrap(), None);
     }
 
-    /// The log must stay readable even if a loss is NaN or infinite, although JSON can't represent
-    /// such numbers.
+    /// Checks that the log can still be read after a loss that is NaN or infinite has been logged,
+    /// although JSON can't represent such numbers.
     #[test]
     fn losses_that_are_no_numbers_are_lines_too() {
         let folder = tempfile::tempdir().unwrap();

@@ -44,9 +44,9 @@ pub(crate) fn run(args: &TrainArgs, words: &[OsString]) -> Result<()> {
 struct StartedRun {
     setup: Setup,
     trainer: Trainer,
-    /// Folder of a resumed run, which this process has locked. It is `None` for a new run. In a run
-    /// with several MPI ranks, it is also `None` on all ranks except the first, because only the
-    /// first rank saves checkpoints.
+    /// Folder of a resumed run, which this process has locked, so that no other process can train
+    /// in it. It is `None` for a new run, whose folder is created later. It is also `None` on all
+    /// MPI ranks except the first, because only the first rank saves checkpoints.
     folder: Option<RunFolder>,
     /// Folder that `--out-dir` requests for a new run.
     out_dir: Option<PathBuf>,
@@ -55,10 +55,10 @@ struct StartedRun {
 fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<()> {
     let started = begin(args, words, world);
     let mut started = world.all(started)?;
-    // All ranks must have been started with the same options, except for paths and the number of
-    // threads. Paths may differ between machines, so `Trainer::share` compares the training data
-    // itself instead. `ProcessGroup::agree` also compares the number of threads that each rank
-    // actually uses.
+    // Checks that all MPI ranks (processes) were started with the same options. Two kinds of
+    // options may differ: paths, because the data may be stored in different places on different
+    // machines, and `--threads`. Instead, `Trainer::share` compares the training data itself, and
+    // `ProcessGroup::agree` compares the number of threads that each rank actually uses.
     let mut options = started.setup.options.table()?;
     options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
     options.insert("resume".to_owned(), args.resume.is_some().into());
@@ -72,8 +72,8 @@ fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<(
     if args.verbose {
         world.introduce();
     }
-    // The folder of the run is created only now, after all ranks have read their data, so that an
-    // error in the data doesn't leave an empty folder behind.
+    // `run::run` creates the folder of a new run. It is called only after all ranks have read the
+    // training data, so that an error in the data doesn't leave an empty folder behind.
     run::run(started, world)?;
     #[cfg(feature = "mpi")]
     if args.verbose {

@@ -148,8 +148,8 @@ pub(crate) struct TrainOptions {
     pub(crate) vocab_size: Option<Count>,
     /// The probability that dropout sets a value to 0 [default: the preset's probability]
     #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
-    // The value is `None` if the base model uses different dropout rates in different places,
-    // because a single number can't represent them.
+    // The default is `None` if a base model uses different dropout rates in different places,
+    // because a single number can't represent them. The model then keeps its own rates.
     drop_rate: Option<Below1>,
     /// Add biases to the layers that compute the queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model", default_value_t = false)]
@@ -233,10 +233,10 @@ pub(crate) struct TrainOptions {
     pub(crate) threads: Option<Threads>,
     /// The number of most recent checkpoints to keep, in addition to the best checkpoint
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = AtLeast1(2))]
-    // At least two checkpoints are kept by default, so that the run can still be resumed if the
-    // latest one is damaged. This field must remain the last one in this struct, and it must always
-    // be saved: if `options.toml` doesn't contain it, we know that the end of the file has been
-    // lost.
+    // The default is 2, so that a run can still be resumed from the previous checkpoint if the
+    // latest one is damaged. `keep` must remain the last field of this struct and must always be
+    // saved: if it is missing in the file `options.toml` of a run, the program knows that the end
+    // of this file has been lost.
     pub(crate) keep: AtLeast1,
 }
 
@@ -253,9 +253,9 @@ impl TrainOptions {
         self.preset.unwrap_or(STORY)
     }
 
-    /// Returns the configuration of the model to train. Options that are set take precedence. All
-    /// other values come from the base model, whose configuration is `own`, or from the preset if
-    /// there is no base model.
+    /// Returns the configuration of the model to train, such as its number of layers. Settings that
+    /// are given by these options come from the options. All others come from `own`, the
+    /// configuration of the base model, or from the preset if there is no base model.
     ///
     /// # Errors
     /// Returns an error if an option doesn't match the weights of the base model.
@@ -287,8 +287,9 @@ impl TrainOptions {
     }
 }
 
-/// Returns a table of those settings of a model that its weights determine, such as the number of
-/// layers. The keys of the table are the names of the options.
+/// Returns those settings of a model that its weights determine, such as the number of layers and
+/// the number of heads. A run that fine-tunes the model can't change them. In the returned table,
+/// the keys are the names of the training options.
 pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
     const NAMES: [&str; 7] = [
         "vocab_size",

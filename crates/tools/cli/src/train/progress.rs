@@ -1,5 +1,6 @@
-//! Shows the progress of a training run. On a terminal, the progress is shown as a bar. If the
-//! output goes to a file or pipe, a line is printed after every few steps instead.
+//! Shows the progress of a training run. If standard error is a terminal, a progress bar is drawn
+//! there. If standard output or standard error goes to a file or pipe, a line about the progress is
+//! also printed to standard output after every ten steps.
 //!
 //! The bar is drawn on standard error, and the lines are printed to standard output. If writing to
 //! standard output fails, for example because a pipe was closed, the training continues, and the
@@ -14,7 +15,8 @@ use train::{Evaluation, StepReport};
 
 use crate::terminal::output::{note, print};
 
-/// Number of steps between two progress lines, if the progress is shown as lines instead of a bar.
+/// Number of training steps from one progress line to the next. Such lines are printed if standard
+/// output or standard error isn't a terminal.
 const STEPS_PER_LINE: u64 = 10;
 
 /// Displays the progress of a training run. When this value is dropped, the progress bar
@@ -25,9 +27,9 @@ pub(crate) struct Progress {
     step_lines: bool,
     max_steps: u64,
     tokens_per_step: u64,
-    /// Time at which the speed measurement for the current step began. This is the time at which
-    /// the previous step ended or, if other work such as an evaluation followed that step, the time
-    /// at which that work ended.
+    /// Time from which the duration of the current training step is measured. This is the time at
+    /// which the previous step ended or, if other work such as an evaluation followed that step,
+    /// the time at which that work ended.
     last: Instant,
 }
 
@@ -52,7 +54,8 @@ impl Progress {
         let _ = self.bar.suspend(|| print(format!("{text}\n")));
     }
 
-    /// Prints a note to standard error, even if standard output is closed.
+    /// Prints a note to standard error, above the progress bar. This also works if standard output
+    /// is closed.
     pub(crate) fn note(&self, text: &impl Display) {
         self.bar.suspend(|| note(&text.to_string()));
     }
