@@ -70,9 +70,9 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
             ),
         }
     }
-    // Reads the latest checkpoint before anything is written to the folder of the run. If the run
-    // was created by an incompatible version of this program, this step returns an error, and the
-    // folder stays unchanged.
+    // Checks that the latest checkpoint of the run can be read before anything is written to the
+    // run's folder. If the run was created by an incompatible version of this program, this check
+    // returns an error, and the folder stays unchanged.
     match latest_checkpoint(path) {
         Err(TrainError::NoCheckpoint { .. }) => return Err(runs::no_checkpoint(run)?),
         found => found?,

@@ -40,8 +40,8 @@ struct RunListener<'s> {
     folder: &'s RunFolder,
     progress: Progress,
     log: Log,
-    /// First error that occurred while the log was being written or a sample was being generated.
-    /// Such an error ends the run.
+    /// First error that occurred while the listener was writing the log or generating a sample. The
+    /// listener then tells the trainer to stop, and the command ends with this error.
     error: Option<anyhow::Error>,
     interrupt: Interrupt,
     /// Last evaluation.
@@ -49,8 +49,9 @@ struct RunListener<'s> {
     /// Number of training steps that had been done when the most recent sample was generated, or 0
     /// if there is no sample yet.
     sampled: u64,
-    /// Error messages about old checkpoints and unfinished files that couldn't be deleted. Each
-    /// save reports them again, so the messages are stored in order to print each one only once.
+    /// Error messages about old checkpoints and unfinished files that couldn't be deleted. The
+    /// trainer reports such a message again each time it saves a checkpoint, so the messages that
+    /// have already been printed are stored here in order to print each one only once.
     noted: BTreeSet<String>,
 }
 
@@ -130,8 +131,9 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     };
     refuse_full(&path)?;
     let folder = RunFolder::open(&path)?;
-    // Checks the folder again, now that it is locked. Between the first check and the lock, another
-    // run may have used the folder and ended.
+    // Checks again that the folder can be used for a new run. Between the first check and the
+    // moment when this process locked the folder, another process may have saved a complete run in
+    // it, which must not be overwritten.
     refuse_full(&path)?;
     Ok(folder)
 }
@@ -166,7 +168,8 @@ fn keep_options(path: &Path, setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-/// Returns `Break`, which tells the trainer to stop, if `stop` is true, and `Continue` otherwise.
+/// Returns the value with which a listener answers the trainer after an event: `Break`, which makes
+/// the trainer stop the training run, if `stop` is true, and `Continue` otherwise.
 fn break_if(stop: bool) -> ControlFlow<()> {
     match stop {
         true => ControlFlow::Break(()),
@@ -175,8 +178,9 @@ fn break_if(stop: bool) -> ControlFlow<()> {
 }
 
 impl RunListener<'_> {
-    /// Adds a line to the log. Returns an error if another process has taken over the folder of the
-    /// run in the meantime.
+    /// Adds a line to the log of the run. Returns an error if another process has taken over the
+    /// run's folder since this process locked it, so that two processes never write to the same
+    /// log.
     fn log(&mut self, line: &Line) -> Result<()> {
         self.folder.check()?;
         self.log.write(line)
@@ -237,8 +241,9 @@ impl RunListener<'_> {
         let (begin, rest) = ids.split_at(self.setup.begin.len());
         let [begin, mut rest] = [begin, rest].map(|ids| vocabulary.text_of(ids));
         if vocabulary.tokenizer().is_err() {
-            // Without a tokenizer, the prompt and its continuation are shown as token IDs separated
-            // by spaces, so another space is needed between the two.
+            // Without a tokenizer, a sample is shown as a list of token IDs separated by spaces.
+            // The list is made of two parts, the IDs of the prompt and the IDs of its continuation,
+            // so a space is added between them.
             rest.insert(0, ' ');
         }
         self.progress.line(&sample(&begin, &rest));

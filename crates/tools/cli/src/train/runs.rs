@@ -82,8 +82,9 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
     })
 }
 
-/// Maximum number of digits in the numeric name of a folder in `runs/`. A folder with a longer name
-/// has no effect on the number of the next run.
+/// Maximum number of digits in the name of a folder that counts as a numbered run. New runs get the
+/// highest number in `runs/` plus 1. A folder whose name is a longer number, such as a timestamp,
+/// doesn't affect this number.
 const MAX_DIGITS: usize = 9;
 
 /// Creates a folder for a new run. The folders are numbered consecutively: `runs/0001`, `runs/0002`
@@ -162,13 +163,13 @@ struct SavedRun {
     /// Time of the run's last save.
     time: SystemTime,
     id: Option<String>,
-    /// Whether the folder still has the name that was recorded when a process last trained in it.
-    /// If several folders contain the same run, a folder with the recorded name is preferred as the
-    /// original, because a copy typically has a different name.
+    /// Whether the folder still has the name that the run recorded when it was last trained. Users
+    /// may copy the folder of a run, typically under another name. If several folders contain the
+    /// same run, a folder with the recorded name is therefore considered the original.
     has_its_name: bool,
-    /// Whether the name of the folder is a number. If several folders contain the same run, a
-    /// folder with a numeric name is more likely to be the original, because `gpt train` gives new
-    /// folders such names.
+    /// Whether the name of the folder is a number, such as `0001`. If several folders contain the
+    /// same run and none of them has the recorded name, a folder with such a name is more likely to
+    /// be the original, because `gpt train` creates numbered folders.
     is_numbered: bool,
 }
 
@@ -238,9 +239,9 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
                 "{name}: this folder contains runs, but a single run is required; specify the path of a run, such as the newest one, {}",
                 run.display()
             ),
-            // The folder contains neither a model nor runs. It is returned anyway, because the
-            // attempt to load a model from it results in a better error message, which contains the
-            // name of the missing file.
+            // The folder contains neither a model nor training runs. Its path is returned anyway,
+            // because the attempt to load a model from it leads to a better error message, which
+            // contains the name of the missing file.
             Err(_) => Ok(path.to_owned()),
         },
         Err(error) => Err(error.into()),

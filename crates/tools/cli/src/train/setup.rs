@@ -30,15 +30,16 @@ const FINE_TUNING_WINDOW: usize = 256;
 pub(crate) struct BaseModel {
     pub(crate) config: GptConfig,
     pub(crate) vocabulary: Vocabulary,
-    /// Training settings from the checkpoint of a resumed run, or `None` for a new run. Some of
-    /// them, such as the learning-rate schedule, must stay the same even if the user extends the
-    /// run.
+    /// Training settings from the checkpoint of a resumed run, or `None` for a new run. A resumed
+    /// run must keep some of these settings, such as the learning-rate schedule, even if the user
+    /// increases its number of steps.
     pub(crate) resumed: Option<TrainConfig>,
 }
 
 impl BaseModel {
-    /// Returns the base model of a new run. The model has the configuration `config`, and its
-    /// tokenizer is read from `folder`.
+    /// Returns the base model of a run. `config` is the configuration of the model, and `folder` is
+    /// the model's folder, from which the tokenizer is read. The field `resumed` is `None`, as in a
+    /// new run.
     pub(crate) fn of(config: GptConfig, folder: &Path) -> Result<Self> {
         Ok(Self {
             config,
@@ -48,8 +49,8 @@ impl BaseModel {
     }
 }
 
-/// A training run that is ready to start, except that its weights haven't been created or loaded
-/// yet.
+/// The settings and the data of a training run. They are all that the run needs in order to start,
+/// except for the weights of the model, which are created or loaded later.
 pub(crate) struct Setup {
     /// Options of the run. Runs with the same options and the same data always produce the same
     /// results.
@@ -86,8 +87,9 @@ impl Setup {
             let gradients = [size_of::<f32>(), self.model.size()?.total()];
             need = need.with("gradients of the next batch", &gradients)?;
         }
-        // This accounts for two lists with the indices of all windows. In each epoch, the indices
-        // are needed both in their original order and in shuffled order.
+        // Adds the memory for the order in which the training windows are used. It consists of two
+        // lists with the indices of all windows, because in each epoch, the indices are needed both
+        // in their original order and in shuffled order.
         let order = [2 * size_of::<usize>(), windows.len()];
         Ok(need.with("order of the windows", &order)?)
     }
@@ -149,7 +151,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         },
         schedule: Some(match resumed.and_then(|config| config.schedule) {
             Some(schedule) => Schedule {
-                // If the user has set `min_lr` to a value other than the one in the checkpoint,
+                // If the user resumes a run with a `--min-lr` that differs from the minimum
+                // learning rate in the checkpoint, the value is accepted here, but
                 // `Trainer::resume` returns an error later.
                 min_lr: min_lr.unwrap_or(schedule.min_lr),
                 ..schedule
@@ -228,8 +231,8 @@ fn prompt(
     data: &Corpus,
     context_length: usize,
 ) -> Result<(Vec<u32>, Option<String>)> {
-    // A prompt taken from the beginning of the data fills at most half of the context, so that
-    // there is room for generated tokens.
+    // If the prompt is taken from the beginning of the training data, it fills at most half of the
+    // model's context, so that there is room for the tokens that the model generates.
     let most = (context_length / 2).max(1);
     let Ok(tokenizer) = vocabulary.tokenizer() else {
         let mut ids = beginning(data, None)?;
@@ -288,8 +291,8 @@ fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>>
         if text.is_empty() && (is_special || piece.trim_ascii().is_empty()) {
             continue;
         }
-        // The prompt never ends in the middle of a character, and it ends in the middle of a word
-        // only if the word is very long.
+        // Decides where to end the prompt. It doesn't end in the middle of a character, and it ends
+        // in the middle of a word only if it would otherwise become longer than `MAX_BYTES`.
         let ends_word = piece.first().is_some_and(u8::is_ascii_whitespace);
         let is_whole = str::from_utf8(&text).is_ok();
         let is_long = text.len() >= BYTES && ends_word || text.len() >= MAX_BYTES;

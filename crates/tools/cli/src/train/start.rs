@@ -23,9 +23,9 @@ pub(crate) struct Source {
     /// Base model, or `None` if the model is new.
     pub(crate) base: Option<BaseModel>,
     pub(crate) weights: InitialWeights,
-    /// Folder of a resumed run, which this process has locked. It is `None` for a new run. In a run
-    /// with several MPI ranks, it is also `None` on all ranks except the first, because only the
-    /// first rank saves checkpoints.
+    /// Folder of a resumed run, which this process has locked, so that no other process can train
+    /// in it. It is `None` for a new run, whose folder is created later. It is also `None` on all
+    /// MPI ranks except the first, because only the first rank saves checkpoints.
     pub(crate) folder: Option<RunFolder>,
     /// Path of the training data when a resumed run was originally started. It is `None` for a new
     /// run, and also for a run that was started with the default story.
@@ -116,8 +116,10 @@ pub(crate) fn trainer(
     Trainer::new(training, model, train, validation, rng).map_err(with_flags)
 }
 
-/// Returns true if `name` is the name of a checkpoint value that describes the content of the data,
-/// such as its hash. Returns false for other values, such as the length of the windows.
+/// A checkpoint records values that a resumed run must have in common with the original run.
+/// Returns true if the value called `name` describes the content of the training data, such as its
+/// hash, so that a difference means that the data has been replaced. Returns false for other
+/// values, such as the length of the windows.
 fn is_of_data(name: &str) -> bool {
     name.contains("_data") && (name.ends_with(".tokens") || name.ends_with(".sha256"))
 }

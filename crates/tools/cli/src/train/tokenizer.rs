@@ -46,8 +46,9 @@ pub(crate) fn vocabulary<'t>(
     let tokenizer = match choice {
         Gpt2 => ModelTokenizer::gpt2(),
         Chars => ModelTokenizer::train_chars(&text()?)?,
-        // The vocabulary size in the preset is chosen for the default story. If the user's text is
-        // too short for so many tokens, a smaller vocabulary is accepted.
+        // The user hasn't chosen a tokenizer, so the vocabulary size comes from the preset and is
+        // only a maximum. If the user's text is too short to train a tokenizer with so many tokens,
+        // the tokenizer gets fewer.
         Bpe(most) if options.tokenizer.is_none() => {
             ModelTokenizer::train_bpe_at_most(&text()?, most)?
         }

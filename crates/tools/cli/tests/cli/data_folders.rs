@@ -9,8 +9,9 @@ use crate::support::{Folder, Ran, folder, holds};
 const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --batch-size 2 \
     --max-steps 1 --threads 1 --eval-iters 1 --sample-interval 0";
 
-/// Creates a folder that contains files with these `names`, and trains on this folder. Each file
-/// contains 80 characters if its name marks it as training data, and 40 characters otherwise.
+/// Creates a data folder that contains files with these `names`, and trains a model on it. The
+/// sizes of the files show which of them are used: a file contains 80 characters if its name marks
+/// it as training data, and 40 characters otherwise.
 fn train(folder: &Folder, case: &str, names: &[&str]) -> Ran {
     fs::create_dir(folder.join(case)).expect("a new folder");
     for name in names {
@@ -186,8 +187,8 @@ fn markup_is_noted_whether_the_name_or_the_text_shows_it() {
     }
 }
 
-/// Test cases. Each consists of the first bytes of a file that isn't plain text, and a description
-/// of its format that the error message must contain.
+/// Test cases for data files that aren't plain text. Each case consists of the first bytes of such
+/// a file, and a description of the file's format that must occur in the error message.
 const FORMATS: [(&[u8], &str); 6] = [
     (b"%PDF-1.4\n1 0 obj", "a PDF document; pdftotext"),
     (b"%PDF-1.7\n%\xb5\xb5\xb5\xb5", "a PDF document; pdftotext"),
@@ -210,8 +211,8 @@ fn a_file_of_another_format_is_no_text() {
             folder.refused(args, &[name]);
         }
     }
-    // English text in UTF-16 without a byte order mark consists of ASCII bytes and zeros, so it is
-    // also valid UTF-8. Even so, it must be rejected.
+    // A text file in UTF-16 must be rejected even if it has no byte order mark. This isn't obvious,
+    // because English text in UTF-16 consists of ASCII bytes and zeros, so it is also valid UTF-8.
     let wide: Vec<u8> = b"The bell rang."
         .iter()
         .flat_map(|&byte| [byte, 0])

@@ -122,7 +122,9 @@ fn an_interactive_session_continues_one_text_turn_by_turn() {
     let ran = trained().gpt_reading("generate -i --temp 0 -n 3", "Once\n\n upon\n");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("decode").count(), 3, "{}", ran.stderr);
-    // The second line of input continues the text that was generated after the first line.
+    // In an interactive session, each line that the user enters continues the text so far, and an
+    // empty line only requests more tokens. `Once` and an empty line, with three new tokens after
+    // each, must therefore lead to the same text as `Once` with six new tokens.
     let at_once = trained().ok("generate Once --temp 0 -n 6").stdout;
     let turns = format!("Once{}", ran.stdout.replace('\n', ""));
     let at_once = at_once.replace('\n', "");
@@ -171,8 +173,9 @@ const DTYPES: [&str; 5] = ["float32", "float16", "bfloat16", "int8", "int4"];
 
 #[test]
 fn a_sample_depends_only_on_the_seed_and_its_index() {
-    // In some of these cases, samples end at different times because a stop string occurs or the
-    // context is full. All cases use random sampling at the default temperature.
+    // Each sample must be the same whether it is generated alone or together with others. In some
+    // of these cases, the samples end at different times because a stop string occurs or the
+    // context is full. All cases sample at the default temperature.
     for (dtype, options) in DTYPES.into_iter().flat_map(|dtype| {
         [
             "-n 9",
@@ -191,8 +194,9 @@ fn a_sample_depends_only_on_the_seed_and_its_index() {
             assert_eq!(alone, [sample.as_str()], "{args}: sample {i}");
         }
     }
-    // At most 64 samples are generated at the same time, so the last of these 70 samples start only
-    // after others have ended.
+    // `gpt generate` processes at most 64 samples at the same time, so the last of these 70 samples
+    // start only after others have ended. They must still be the same as if they were generated
+    // alone.
     let many = lines("Once --dtype int8 -n 3 --seed 5 --num-samples 70");
     assert_eq!(lines("Once --dtype int8 -n 3 --seed 74"), many[69..]);
     assert_eq!(many.len(), 70);

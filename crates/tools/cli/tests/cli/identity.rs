@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::support::{Folder, Ran, TINY, folder, holds};
 
-/// Copies a folder and its contents. If `visible` is true, hidden files at the top level of the
-/// folder, such as the lock file of a run, are left out.
+/// Copies the folder of a run, as a user or a backup program might do. If `visible` is true, hidden
+/// files at the top level of the folder, such as the lock file of the run, are left out.
 fn copy(from: &Path, to: &Path, visible: bool) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder") {
@@ -84,8 +84,9 @@ fn a_copy_of_a_run_is_not_the_newest_run() {
     );
     assert_eq!(folder.checkpoints("runs/0001").len(), 2);
     folder.ok("generate --tokens 1 -n 1");
-    // A copy of a run can still be used by specifying its path. When no folder has the name that
-    // the run recorded, a folder with a numeric name is considered the original.
+    // A copy of a run can be resumed if its path is given. After the original `runs/0001` has been
+    // renamed to `runs/b`, no folder has the name that the run recorded. In this case, `runs/0002`
+    // is considered the original, because its name is a number.
     folder.ok("train --resume runs/a --max-steps 4");
     assert!(folder.checkpoints("runs/a")[1].ends_with("04"));
     fs::rename(folder.join("runs/0001"), folder.join("runs/b")).expect("renamed");
@@ -110,8 +111,9 @@ fn a_run_never_becomes_another_by_files_that_are_copied_into_it() {
         &["run.json", "the files of another run"],
     );
     assert!(folder.tensors("c") == weights);
-    // Copies the latest checkpoint of run `c` into run `a`, where it becomes the checkpoint with
-    // the highest number of steps. Then copies run `a`, except for its lock file, to a new folder.
+    // Copies the latest checkpoint of run `c` into run `a`, where it has more steps than the
+    // checkpoints of `a` itself. Then copies `a`, except for its lock file, to a new folder. When
+    // this copy is resumed, the checkpoint of the other run must be ignored.
     copy(&folder.join("c"), &folder.join("guest"), true);
     copy(
         &folder.join("c/checkpoints/step-00000004"),

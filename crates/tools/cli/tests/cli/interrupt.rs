@@ -3,8 +3,9 @@
 //! immediately. The last test limits the size of files, because exceeding this limit also triggers
 //! a signal.
 //!
-//! These tests don't compare the weights. The tests of the crate `train` check that interrupting
-//! and resuming a run leads to exactly the same weights as running it without interruption.
+//! These tests check the messages and exit codes of an interrupted training run, but not its
+//! weights. The tests of the crate `train` check that interrupting and resuming a run leads to
+//! exactly the same weights as running it without interruption.
 
 #![cfg(unix)]
 
@@ -31,8 +32,9 @@ fn hear_signals() {
     }
 }
 
-/// Starts a command and reads its standard output up to the first line that starts with
-/// `beginning`.
+/// Starts a `gpt` command and waits until it prints a line that starts with `beginning`. Returns
+/// the running process and the rest of its standard output, so that the test can send signals to
+/// the process at a known point.
 fn started(folder: &Folder, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
     hear_signals();
     let mut child = folder.command(args).spawn().expect("gpt runs");
@@ -77,8 +79,8 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
 #[test]
 fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let folder = folder();
-    // With this option, each step takes so long that the second Ctrl-C usually arrives before the
-    // step has ended.
+    // With this option, a training step takes so long that the second Ctrl-C usually arrives before
+    // the step has ended. This is the case that the test is meant to check.
     let flags = format!("{TINY} --gradient-accumulation-steps 4000");
     folder.ok(&format!("train {flags} --max-steps 1 --out-dir run"));
     let before = folder.checkpoint("run");
@@ -86,7 +88,8 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     send("-INT", &child);
     let mut line = String::new();
-    // The end of standard error means that the run has already saved a checkpoint and ended.
+    // Waits until the run has answered the first Ctrl-C. If standard error ends before that, the
+    // run has already saved a checkpoint and ended.
     while !line.contains("stopping after this step") {
         line.clear();
         if stderr.read_line(&mut line).unwrap() == 0 {
@@ -95,8 +98,10 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     }
     send("-INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // On a busy machine, the run may have finished the step and saved a checkpoint before the
-    // second Ctrl-C arrived, so a newer checkpoint is accepted as well.
+    // The second Ctrl-C must not damage the checkpoints. Normally, the latest checkpoint is still
+    // the one from before the run was resumed. On a busy machine, however, the run may have
+    // finished a step and saved a checkpoint before the second Ctrl-C arrived, so the checkpoint
+    // after step 2 is accepted as well.
     let after = folder.checkpoint("run");
     let [before, after] = [before, after].map(|path| path.display().to_string());
     let is_whole = after.starts_with(&before) || after.ends_with("step-00000002");
@@ -107,7 +112,8 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
 #[test]
 fn signals_of_batch_systems_save_too_and_a_warning_may_come_twice() {
     let folder = folder();
-    // With these options, the run saves no checkpoint before it receives the signal.
+    // With these options, the run is so long and evaluates so rarely that it saves no checkpoint
+    // before it receives the signal. If there is a checkpoint afterwards, the signal has caused it.
     let flags = format!("{TINY} --eval-interval 1000000 --max-steps 1000000");
     for (name, signal, times) in [
         ("TERM", SIGTERM, 1),

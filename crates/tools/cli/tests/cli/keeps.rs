@@ -37,8 +37,9 @@ fn a_folder_of_somebody_else_is_refused_and_left_as_it_was() {
 #[test]
 fn a_run_whose_loss_is_no_longer_a_number_ends_and_keeps_its_checkpoint() {
     let folder = folder();
-    // With these options, each step makes the weights thousands of times larger, so the loss soon
-    // becomes infinite or NaN.
+    // These options make a run diverge: each training step makes the weights thousands of times
+    // larger, so the loss soon becomes infinite or NaN. The run must then end with an error and
+    // keep its last checkpoint with a finite loss.
     let wild = format!("{TINY} --weight-decay 1e6 --grad-clip 0 --eval-interval 1");
     let run = format!("train {wild} --max-steps 9 --out-dir run");
     folder.refused(&run, &["loss", "step", "set --learning-rate below"]);
@@ -46,7 +47,8 @@ fn a_run_whose_loss_is_no_longer_a_number_ends_and_keeps_its_checkpoint() {
     assert!(evaluated["loss"].is_f64(), "{evaluated}");
 }
 
-/// The test sets some weights of a model to the largest `f32` to make the loss infinite or NaN.
+/// Checks that `gpt eval` fails if the loss isn't a finite number. To cause such a loss, the test
+/// sets some weights of a model to the largest `f32`.
 #[test]
 fn a_loss_that_is_no_number_is_a_failure_of_eval() {
     let folder = folder();
@@ -62,7 +64,8 @@ fn a_loss_that_is_no_number_is_a_failure_of_eval() {
     folder.refused("eval data.bin -m model --json", &["the loss is"]);
 }
 
-/// The test uses the device `/dev/full`, which behaves like a file on a full disk.
+/// Checks that a command fails if its output can't be written. The test redirects standard output
+/// to the device `/dev/full`, which behaves like a file on a full disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_was_asked_for_and_not_written_is_a_failure() {

@@ -42,9 +42,9 @@ fn mpirun(folder: &Folder) -> Command {
     command
 }
 
-/// Returns an `mpirun` command that starts `gpt` on several ranks, possibly with different
-/// arguments. Each element of `contexts` consists of a number of ranks and the arguments for these
-/// ranks.
+/// Returns an `mpirun` command that starts several `gpt` processes (ranks), which may have
+/// different arguments. Each element of `contexts` consists of a number of ranks and the arguments
+/// of these ranks.
 fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     let mut command = mpirun(folder);
     for (i, (ranks, args)) in contexts.iter().enumerate() {
@@ -151,8 +151,7 @@ fn begin(folder: &Folder, many: usize, args: &str) -> Child {
     child
 }
 
-/// Returns the number of training steps that had been done when the run saved its latest
-/// checkpoint.
+/// Returns the number of steps in the name of the latest checkpoint of the training run `run`.
 fn steps_done(folder: &Folder) -> u64 {
     let newest = folder.checkpoints("run").pop().expect("a checkpoint");
     newest["step-".len()..][..8].parse().expect("a number")
@@ -167,9 +166,9 @@ fn signal(kind: &str, process: u32) {
 #[test]
 fn an_interrupted_mpirun_saves_once() {
     let folder = folder();
+    // These options make each training step slow, so that the ranks print little after Ctrl-C.
     // `mpirun` doesn't read the output of the ranks in the four seconds between Ctrl-C and SIGTERM,
-    // so a rank that prints too much would block. These options make each training step slow, so
-    // that the ranks print little in this time.
+    // so a rank that prints too much in this time would block instead of saving a checkpoint.
     let run = train(
         "--max-steps 1000000 --save-interval 1 --eval-interval 1000 \
          --gradient-accumulation-steps 300 -o run",

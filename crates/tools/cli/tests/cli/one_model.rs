@@ -7,8 +7,9 @@ use std::fs;
 
 use crate::support::{Folder, Ran, TINY, folder, holds};
 
-/// Finds the `gpt` command that follows the text `before` in the program's output, and returns its
-/// arguments.
+/// Finds a `gpt` command in the program's output, so that a test can run it as a user would who
+/// copies it. The command is the rest of the line after the text `before`. Returns the arguments of
+/// the command.
 fn printed(output: &str, before: &str) -> Vec<String> {
     let line = output.lines().find_map(|line| line.split_once(before));
     let (_, command) = line.unwrap_or_else(|| panic!("no {before:?} in {output}"));
@@ -78,8 +79,9 @@ fn each_printed_command_works_as_printed() {
         --context-length 8 --batch-size 2 --threads 1 --eval-iters 1";
     let ran = folder.ok(&format!("{flags} --max-steps 2 -o run"));
     run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
-    // The first of these prompts is longer than the context, and the second one starts with a
-    // hyphen, as an option does.
+    // Checks that the command printed at the end of a training run works with unusual prompts. The
+    // first prompt is longer than the model's context, and the second one starts with a hyphen, as
+    // an option does.
     for (i, prompt) in ["emma olivia ava", "-e"].into_iter().enumerate() {
         let run = format!("prompt{i}");
         let mut words = vec!["--prompt".to_owned() + "=" + prompt, "-o".to_owned(), run];
@@ -92,8 +94,9 @@ fn each_printed_command_works_as_printed() {
         let ran = run_printed(&folder, &words, &[]);
         run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
     }
-    // Extends the finished run, first with `--epochs`, and then with the command that the program
-    // prints, which uses `--max-steps`.
+    // Extends a finished run, first with `--epochs`, and then with the command that the program
+    // prints for this purpose. This command contains `--max-steps`, although the run was last
+    // extended with `--epochs`.
     folder.ok("train --resume run --epochs 1");
     let done = folder.ok("train --resume run");
     let mut words = printed(&done.stdout, "to continue it up to step N, use: ");
@@ -137,8 +140,8 @@ fn each_printed_command_works_as_printed() {
 fn a_run_that_never_saved_is_started_again_by_the_command_in_the_message() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 -o run"));
-    // Deletes the checkpoints, the loss curve and some log lines, to simulate a run that was killed
-    // before it saved its first checkpoint.
+    // Simulates a run that was killed before it saved its first checkpoint, by deleting the
+    // checkpoints, the loss curve and the lines of the log about saved checkpoints.
     fs::remove_dir_all(folder.join("run/checkpoints")).unwrap();
     fs::remove_file(folder.join("run/loss.svg")).unwrap();
     let log = fs::read_to_string(folder.join("run/log.jsonl")).unwrap();
@@ -245,7 +248,8 @@ fn a_checkpoint_with_a_users_file_stays_and_is_named() {
         (at(2, "README.md"), "a good model"),
         (at(4, "generation_config.json"), settings),
         (at(4, "chat_template.jinja"), "{{ messages }}"),
-        // Later checkpoints of the same run contain the edited settings and the added template.
+        // The user edited the generation settings and added a chat template in the checkpoint after
+        // step 4. Each later checkpoint of the same run must contain both.
         (at(8, "generation_config.json"), settings),
         (at(8, "chat_template.jinja"), "{{ messages }}"),
     ] {

@@ -4,7 +4,8 @@ use crate::support::{Ran, folder};
 
 const README: &str = include_str!("../../README.md");
 
-/// Returns true if `printed` is equal to `shown`, where each `...` in `shown` stands for any text.
+/// Returns true if the program's output `printed` matches the output `shown` in the README, in
+/// which each `...` stands for any text.
 fn matches(shown: &str, printed: &str) -> bool {
     let mut rest = printed;
     for (i, part) in shown.split("...").enumerate() {

@@ -8,9 +8,10 @@ use std::fs;
 
 use crate::support::{TINY, folder, holds};
 
-/// Resumes a finished run from an earlier checkpoint, and extends a shorter run to the same number
-/// of steps. All runs use dropout, three batches per step, a tokenizer that was trained on the
-/// data, and more than one epoch.
+/// Checks that resuming a run leads to exactly the same weights as training without interruption.
+/// The test resumes a finished run from an earlier checkpoint, and extends a shorter run to the
+/// same number of steps. All runs use dropout, three batches per step, a tokenizer that was trained
+/// on the data, and more than one epoch.
 #[test]
 fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let folder = folder();
@@ -83,8 +84,8 @@ fn another_configuration_is_refused_by_name_with_both_values() {
     folder.refused("train --resume run --learning-rate 0.5", &parts);
     let parts = ["--preset is \"story\"", "\"gpt2-124m\""];
     folder.refused("train --resume run --preset gpt2", &parts);
-    // The user hasn't set these options, so the run derived their values from the data or from
-    // other options. Even so, they must not change.
+    // A resumed run must also reject changes to options that the user never set, and whose values
+    // the original run derived from the data or from other options.
     for (option, value, other) in [
         ("--max-length", "8", "4"),
         ("--stride", "8", "4"),

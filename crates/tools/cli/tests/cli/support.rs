@@ -70,8 +70,9 @@ impl Folder {
         command
             .args(args)
             .current_dir(&**self)
-            // Cargo sets this variable for the tests. If `gpt` inherited it, its messages would
-            // refer to `cargo gpt` instead of `gpt`.
+            // Cargo sets the environment variable `CARGO_PKG_NAME` when it runs the tests. It is
+            // removed here, because `gpt` would otherwise refer to itself as `cargo gpt` in its
+            // messages.
             .env_remove("CARGO_PKG_NAME")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -92,8 +93,9 @@ impl Folder {
             .spawn()
             .expect("gpt runs");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // Ignores a write error. It only means that the process ended before it had read all of its
-        // input, and the error message of the process is more informative.
+        // An error while writing to the standard input of `gpt` is ignored. It only means that
+        // `gpt` ended before it had read all of its input, and the test learns more from the error
+        // message of `gpt`.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("gpt ends").into()

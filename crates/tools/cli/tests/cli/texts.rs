@@ -13,8 +13,9 @@ const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --b
 fn one_end_stands_between_two_texts_whichever_of_them_has_it() {
     let folder = folder();
     let mark = "<|endoftext|>";
-    // Each of the two texts consists of three tokens. The total must be 7, because exactly one
-    // end-of-text token must separate the texts.
+    // When two texts are joined to form training data, exactly one end-of-text token must separate
+    // them, whether or not the texts themselves begin or end with such a token. Each text has three
+    // other tokens, so the total must be 7.
     for (case, first, second, tokens) in [
         ("none", "abc".to_owned(), "cba".to_owned(), 7),
         ("before", "abc".to_owned(), format!("{mark}cba"), 7),
@@ -172,8 +173,8 @@ fn a_tokenizer_file_alone_is_taken_as_it_is() {
         String::from_utf8(ended.stdout).unwrap()
     };
     assert_eq!(ids("alone", "bell"), ids("run", " bell"));
-    // This model type makes transformers use its GPT-2 tokenizer class, which adds no space before
-    // a text even if `tokenizer.json` requests one.
+    // If the model type is `gpt2`, transformers uses its GPT-2 tokenizer class, which adds no space
+    // before a text even if `tokenizer.json` requests one. `gpt` must encode text in the same way.
     folder.write("alone/config.json", r#"{"model_type": "gpt2"}"#);
     assert_eq!(ids("alone", "bell"), ids("run", "bell"));
 }

@@ -13,8 +13,8 @@ fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
     let run = folder.join("runs/0001");
     let svg = fs::read_to_string(run.join("loss.svg")).unwrap();
     assert!(svg.starts_with("<svg"));
-    // The label "10 (320)" on the x-axis stands for 10 training steps, after which the model has
-    // seen 320 tokens.
+    // The x-axis of the loss curve shows both steps and tokens. Its label "10 (320)" means that the
+    // model has seen 320 tokens after 10 training steps.
     holds(&svg, &["validation", "10 (320)"]);
     assert_eq!(folder.logged_losses("runs/0001").len(), 12);
     let log = folder.log("runs/0001").into_iter();
@@ -53,7 +53,8 @@ fn a_config_file_and_nanogpts_names_say_the_same_as_our_flags_and_flags_win() {
     folder.ok("train --config config.toml --max-steps 4 --seed 123 --out-dir file");
     assert!(folder.tensors("ours") == folder.tensors("theirs"));
     assert!(folder.tensors("ours") == folder.tensors("file"));
-    // If a new run uses the saved options of an earlier run, it must end with the same weights.
+    // A new run that is started with the `options.toml` of an earlier run must end with the same
+    // weights as that run.
     folder.ok("train --config ours/options.toml --out-dir again");
     assert!(folder.tensors("ours") == folder.tensors("again"));
 }

@@ -86,8 +86,9 @@ fn ids_of_an_unknown_vocabulary_stay_ids() {
     );
 }
 
-/// The test takes a model with 270 tokens, and replaces its tokenizer files with those of a model
-/// with 280 tokens.
+/// Checks that commands reject a text if one of its tokens has an ID that is too large for the
+/// model. For this purpose, the tokenizer of a model with 270 tokens is replaced with that of a
+/// model with 280 tokens.
 #[test]
 fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
     let folder = folder_with_text();
@@ -128,7 +129,8 @@ fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
         }
     }
     assert_eq!(ids(&folder, "-m tokenizer boat"), expected);
-    // The output contains a command that trains a model on the token IDs.
+    // `gpt tokenize` must also print the command that trains a model on the token IDs it has
+    // written.
     let told = folder
         .ok("tokenize -m tokenizer -f text.txt -o ids.bin")
         .stderr;
@@ -183,8 +185,9 @@ fn a_models_own_tokens_end_its_texts() {
     }
 }
 
-/// llama.cpp supports added tokens, but ignores their settings such as `lstrip`. We found this out
-/// in an experiment with xllamacpp 2026.10.
+/// Checks that a conversion to GGUF prints a note if the tokenizer has settings that llama.cpp
+/// ignores, such as `lstrip` of an added token. We found out in an experiment with xllamacpp
+/// 2026.10 that it supports such tokens, but ignores these settings.
 #[test]
 fn tokens_that_llama_cpp_finds_elsewhere_are_named() {
     let folder = folder_with_text();

@@ -13,8 +13,9 @@ use crate::sandbox::{
     report, start, train, words,
 };
 
-/// Returns the number of rounds of a test: `all` if all test cases were requested, and about
-/// `short` otherwise.
+/// Returns how often a test should repeat its experiment with processes that run at the same time:
+/// `all` times if the environment variable `TORTURE` is 1, which requests all test cases, and about
+/// `short` times if the variable isn't set.
 fn rounds(short: usize, all: usize) -> usize {
     (all / every(all / short)).max(1)
 }
@@ -27,7 +28,8 @@ fn of_conversions_into_one_folder_one_succeeds_and_the_others_are_refused() {
     for round in 0..rounds(4, 60) {
         let folder = copy_of(before.path());
         let path = folder.path();
-        // The output folder doesn't exist in even rounds, and is empty in odd rounds.
+        // The folder to which all commands convert a model doesn't exist in even rounds, and is
+        // empty in odd rounds. Both are valid output folders.
         if round % 2 == 1 {
             fs::create_dir(path.join("new")).expect("a folder");
         }
@@ -144,8 +146,9 @@ fn is_whole(checkpoint: &std::path::Path) -> bool {
 /// the resulting weights must have the same bits as those of a run that wasn't copied. If the copy
 /// contains no complete checkpoint, an attempt to resume it must not delete any of its files.
 ///
-/// A copy may contain no complete checkpoint if the run saved several times while it was being
-/// copied, because each save deletes an old checkpoint.
+/// A copy of a run that is made during training may contain no complete checkpoint. This happens if
+/// the run saves several checkpoints while it is being copied, because it also deletes an old
+/// checkpoint each time.
 #[test]
 fn copies_of_a_run_that_trains_are_resumed() {
     let before = folder_with_a_run();
@@ -164,8 +167,9 @@ fn copies_of_a_run_that_trains_are_resumed() {
         let copied = tempfile::tempdir().expect("a temporary folder");
         let path = copied.path();
         fs::copy(folder.path().join("data.bin"), path.join("data.bin")).expect("a file");
-        // Ignores the exit code of `cp`, which reports an error if a file is deleted while the
-        // folder is being copied.
+        // Ignores the exit code of `cp`. The training run deletes old checkpoints while its folder
+        // is being copied, and `cp` reports an error if a file disappears before it has been
+        // copied.
         let mut cp = Command::new("cp");
         let cp = cp.arg("-r").arg(folder.path().join("run")).arg(path);
         let _ = cp.output().expect("cp runs");

@@ -30,7 +30,8 @@ const QUICK: [&str; 12] = [
     "flock",
 ];
 
-/// Other system calls that access files. They are tested only if all test cases were requested.
+/// Other system calls with which commands access files. A test lets these calls fail only if all
+/// test cases were requested with the environment variable `TORTURE`.
 const LONG: [&str; 8] = [
     "openat",
     "write",
@@ -55,13 +56,14 @@ pub(crate) fn has_strace() -> bool {
     works
 }
 
-/// Returns the number of times that a command makes each system call. If several threads make the
-/// same call, returns the largest number for a single thread.
+/// Runs a command once without errors, and returns how often it makes each of the system calls, so
+/// that a test can then let each of them fail. Because strace counts the calls of each thread
+/// separately, the result for a call is the largest number that a single thread makes.
 fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
     let folder = copy_of(job.before.path());
     let trace = folder.path().join("trace");
-    // The system calls `rename`, `mkdir` and `unlink` don't exist on some architectures. With a
-    // question mark before the name, strace ignores a call that doesn't exist.
+    // Some architectures lack the system calls `rename`, `mkdir` and `unlink`. strace would reject
+    // their names there, but it ignores an unknown name that begins with a question mark.
     let traced: Vec<String> = calls.iter().map(|call| format!("?{call}")).collect();
     let strace = format!("exec strace -f -o trace -e 'trace={}'", traced.join(","));
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
@@ -97,8 +99,10 @@ fn each_call_of_a_conversion_may_fail_or_be_the_last() {
     each_call_may_fail_or_be_the_last(conversions, 5);
 }
 
-/// Tests every system call with every kind of failure if all test cases were requested. Otherwise,
-/// tests one of every `short` cases, with fewer calls and kinds of failure.
+/// Repeats each command, letting a different one of its system calls fail each time, or killing the
+/// process at this call. If the environment variable `TORTURE` is set, tries all kinds of system
+/// calls and errors. Otherwise, tries only one of every `short` cases, with fewer kinds of calls
+/// and errors.
 fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     if !has_strace() {
         return;
@@ -148,8 +152,9 @@ fn inject(job: &Job, call: &str, injection: &str, when: usize) -> Option<String>
         "exec strace -f -o /dev/null -e trace={call} -e inject={call}:{injection}:when={when}"
     );
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
-    // The standard library panics if it can't close a folder after listing its entries. This panic
-    // isn't counted as a fault of the program, but the files must still be intact.
+    // If the kernel reports an error when a folder is closed after its entries have been listed,
+    // Rust's standard library panics. This panic isn't counted as a fault of the program, but the
+    // files must still be intact.
     let listing = ended.stderr.contains("unexpected error during closedir");
     if ended.status.is_none() || (ended.stderr.contains("panicked") && !listing) {
         return Some(format!("it hangs or panics: {}", ended.stderr));

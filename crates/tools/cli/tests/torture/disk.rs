@@ -27,15 +27,16 @@ enum Left {
     NamesAndZeros,
 }
 
-/// A file or folder on the simulated disk. `now` is its content as programs see it. `synced` is the
-/// content that has been synced, so it survives a power failure.
+/// A file or folder on the simulated disk. `now` is its current content, as programs would read it.
+/// `synced` is the content at the time of the last sync, which survives a power failure.
 #[derive(Clone)]
 enum Node {
     File { now: Vec<u8>, synced: Vec<u8> },
     Folder { now: Names, synced: Names },
 }
 
-/// The content of a folder. Each name is mapped to the index of a node.
+/// The content of a folder on the simulated disk. Each name of a file or folder is mapped to the
+/// index of its [`Node`] in `Disk::nodes`.
 type Names = BTreeMap<String, usize>;
 
 /// A simulated disk. It contains the root folder, which is the first node, and everything below
@@ -134,8 +135,9 @@ impl Disk {
         self.put(path, Some(self.nodes.len() - 1));
     }
 
-    /// Repeats a recorded system call on the simulated disk. Returns true if the call has changed
-    /// the disk or synced a part of it.
+    /// Applies a system call that a command made on the real disk to the simulated disk. Returns
+    /// true if the call has changed the simulated disk or synced a part of it, so that a power
+    /// failure after this call is a new test case.
     fn call(&mut self, call: &Call) -> bool {
         let path = |at: usize| Path::new(call.texts.get(at).map_or("", String::as_str));
         let is = |flag: &str| call.line.contains(flag);
@@ -220,7 +222,8 @@ impl Disk {
         true
     }
 
-    /// Returns all files and folders that a power failure leaves behind. The keys are their paths.
+    /// Returns the files and folders that a power failure leaves behind on the simulated disk.
+    /// `how` determines what happens to unsynced data. Each key is the path of a file or folder.
     /// Each value is the content of a file, or `None` for a folder.
     fn left(&self, how: Left) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         let mut all = BTreeMap::new();
@@ -251,11 +254,12 @@ impl Disk {
 struct Call<'a> {
     name: &'a str,
     line: &'a str,
-    /// All strings in the line, in order. strace prints the path of a file descriptor in angle
-    /// brackets, and all other strings, such as paths, in quotation marks.
+    /// All strings in the line, in order, such as the paths that were passed to the system call.
+    /// strace encloses the path of a file descriptor in angle brackets, and any other string in
+    /// quotation marks.
     texts: Vec<String>,
-    /// Bytes of the last string in the line. If the call is `write`, these are the bytes to be
-    /// written.
+    /// Bytes of the last string in the line. If the system call is `write`, these are the bytes
+    /// that it wrote to the file.
     data: Vec<u8>,
     result: i64,
 }

@@ -9,8 +9,8 @@ use crate::sandbox::{
     train, words,
 };
 
-/// Something that replaces a file. It consists of a description and a function that creates the
-/// replacement at the given path.
+/// Something unexpected with which a test replaces a file, such as a folder. It consists of a
+/// description and a function that creates the replacement at the path of the file.
 type Replacement = (&'static str, fn(&Path));
 
 /// The replacements for a file.
@@ -43,8 +43,8 @@ fn replace(path: &Path, (name, make): Replacement) {
         fs::write(path, &old[..old.len() / 2]).expect("a file");
     }
     if name == "itself with other digits" {
-        // Replaces each digit 2 with the digit 4, which changes version numbers, the dimensions of
-        // the model, and hashes.
+        // Damages the content of the file by replacing each digit 2 with the digit 4. This changes
+        // version numbers, the dimensions of the model, and hashes.
         let other = |byte: &u8| if *byte == b'2' { b'4' } else { *byte };
         fs::write(path, old.iter().map(other).collect::<Vec<_>>()).expect("a file");
     }
@@ -81,8 +81,9 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
         if let Some(fault) = ended.fault() {
             faults.push(format!("{case}: {fault}"));
         }
-        // A failed command may have changed checkpoints if the damaged file is the loss curve,
-        // because the curve is drawn after the checkpoints have been saved.
+        // A command that fails because of a damaged file must not change the checkpoints. The loss
+        // curve is an exception: a run draws it after saving its checkpoints, so the checkpoints
+        // may already have changed when the command fails.
         if ended.is_ok() || file.starts_with("loss.") {
             continue;
         }
@@ -117,9 +118,9 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
     let cases = commands
         .iter()
         .flat_map(|(file, command)| REPLACEMENTS.map(|replacement| (*file, command, replacement)));
-    // Skips two replacements that are valid input but make a command run for too long. If a text
-    // file is replaced with a pipe, the command waits until another process writes to the pipe. If
-    // `data.bin` is replaced with 5 GB of zeros, it is a valid list of 2.5 billion token IDs.
+    // Skips two kinds of replacements that are valid input, but make a command run for too long. A
+    // text file that is replaced with a pipe makes the command wait until another process writes to
+    // the pipe, and 5 GB of zeros in `data.bin` are a valid list of 2.5 billion token IDs.
     let cases = cases.filter(|(file, _, (name, _))| match *file {
         "data.bin" => !name.starts_with("5 GB"),
         _ => *name != "a pipe",

@@ -28,7 +28,8 @@ const EDGES: [&str; 14] = [
     "",
 ];
 
-/// Number of values in [`EDGES`] that a test tries, unless all test cases were requested.
+/// Number of extreme values (the first ones in [`EDGES`]) that a test tries for each flag, unless
+/// all test cases were requested with the environment variable `TORTURE`.
 const QUICK_EDGES: usize = 4;
 
 /// Time limit for a command. If a command exceeds this limit, it is killed, but this isn't a fault,
@@ -84,7 +85,9 @@ fn flags(command: &str, kinds: &[&str]) -> Vec<String> {
     flags
 }
 
-/// Tries each of the `values` for each flag whose value name is one of `kinds`.
+/// Runs commands with unusual values of their flags, and panics if a command crashes or prints an
+/// improper error message. Tries each of the `values` for each flag whose value name in the help,
+/// such as `N`, is one of `kinds`.
 fn sweep(what: &str, kinds: &[&str], values: &[OsString], least: usize) {
     let (mut cases, mut faults) = (0, Vec::new());
     let good = folder_with_a_run();
@@ -97,8 +100,8 @@ fn sweep(what: &str, kinds: &[&str], values: &[OsString], least: usize) {
                 word.push(value);
                 arguments.push(word);
                 let ended = gpt(good.path(), &arguments, RUNS_ON);
-                // A command without an exit status was killed at the time limit. This isn't a
-                // fault.
+                // A process without an exit status was killed because it reached the time limit.
+                // This isn't counted as a fault, because a valid value may request hours of work.
                 let runs_on = ended.status.is_none();
                 if let (Some(fault), false) = (ended.fault(), runs_on) {
                     faults.push(format!("{}: {fault}", command_line(&arguments)));

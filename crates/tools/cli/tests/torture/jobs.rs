@@ -10,15 +10,16 @@ use tempfile::TempDir;
 
 use crate::sandbox::{PATIENCE, contents, copy_of, folder_with_a_run, gpt, train, words};
 
-/// A function that checks the files after a command. Its arguments are the path of the working
-/// directory, whether the command succeeded, and its error message. It returns a description of
-/// what is wrong, or `None` if the files are as expected.
+/// A function that checks whether a command has left all files in a correct state. Its arguments
+/// are the path of the working directory, whether the command succeeded, and its error message. It
+/// returns a description of what is wrong, or `None` if the files are as expected.
 type Fault = Box<dyn Fn(&Path, bool, &str) -> Option<String>>;
 
 /// A command that writes files, and a function that checks these files afterwards.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
-    /// Folder that contains the files that exist before the command is run.
+    /// Working directory with the files that the command needs, such as a trained model. Each test
+    /// case runs the command in a new copy of this folder.
     pub(crate) before: TempDir,
     pub(crate) command: Vec<OsString>,
     pub(crate) fault: Fault,

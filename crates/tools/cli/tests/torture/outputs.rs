@@ -12,8 +12,8 @@ use crate::sandbox::{
     PATIENCE, command_line, contents, copy_of, folder_with_a_run, gpt, report, train, words,
 };
 
-/// Something that already exists at a command's output path. It consists of a description and a
-/// function that creates it at the given path.
+/// Something that a test creates at the output path of a command before it runs the command, such
+/// as a folder. It consists of a description and a function that creates it at the given path.
 type Existing = (&'static str, fn(&Path));
 
 const EXISTING: [Existing; 6] = [

@@ -85,8 +85,9 @@ fn commands_that_write_work_on_poor_file_systems() {
             [] => told.is_empty(),
             notes => told.len() == 1 && notes.iter().all(|note| told[0].contains(note)),
         };
-        // These files aren't compared, because their contents differ from run to run. They contain
-        // random IDs, times or paths.
+        // After each command, its files on the poor file system are compared with those on a normal
+        // file system. Some files are left out, because they contain random IDs, times or paths and
+        // therefore differ from run to run.
         let compared = |folder: &std::path::Path| {
             let mut files = contents(folder);
             files.retain(|name, _| {
@@ -107,8 +108,8 @@ fn commands_that_write_work_on_poor_file_systems() {
         } else if compared(rich.path()) != compared(poor.path()) {
             faults.push(format!("{case}: other files"));
         }
-        // Even if a file system lacks these features, a command must not replace an existing output
-        // file.
+        // Even on a file system that lacks a feature, such as hard links or renaming without
+        // replacing, a command must refuse to replace an existing output file.
         if let Some(output) = ["file.gguf", "ids.bin", "page.html"]
             .iter()
             .find(|output| command.iter().any(|word| word == *output))

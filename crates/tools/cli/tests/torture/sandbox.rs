@@ -17,11 +17,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Time between two checks of whether a process has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Limit on the CPU time of a process in seconds if all test cases are run (see `is_long`).
+/// Limit on the CPU time of a `gpt` process, in seconds, if the environment variable `TORTURE` is
+/// set. A process that reaches the limit is ended.
 pub(crate) const CPU_SECONDS: u32 = 5;
-/// Limit on the CPU time of a process in seconds in a normal test run. It is much higher, because
-/// normal test runs also take place on slow machines. It therefore only detects processes that
-/// never end.
+/// Limit on the CPU time of a `gpt` process, in seconds, in a normal test run, without the
+/// environment variable `TORTURE`. It is higher than [`CPU_SECONDS`], because normal test runs also
+/// take place on slow machines, so it only detects processes that never end.
 const CPU_SECONDS_SHORT_FORM: u32 = 20 * CPU_SECONDS;
 
 /// Number of the signal that ends a process when it reaches the limit on CPU time.
@@ -48,8 +49,8 @@ pub(crate) fn every(short: usize) -> usize {
     asked.map_or(short, |text| text.parse().expect("a number in TORTURE"))
 }
 
-/// Returns true if the environment variable `TORTURE` is set, which usually means that all test
-/// cases were requested.
+/// Returns true if the environment variable `TORTURE` is set, which usually requests all test cases
+/// (see [`every`]). Tests then also try additional kinds of cases.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TORTURE").is_some()
 }
@@ -76,9 +77,9 @@ impl Ended {
         signal == Some(SIGABRT) && self.stderr.contains("memory allocation of")
     }
 
-    /// Returns a description of what went wrong, or `None` if the process ended properly. It may
-    /// succeed, or end with exit code 1 or 2 and a one-line error message. Control characters in
-    /// the output are a fault.
+    /// Returns a description of what went wrong, or `None` if `gpt` ended properly. It ends
+    /// properly if it succeeds, or if it prints a one-line error message and ends with exit code 1
+    /// or 2. A panic, a signal, or a control character in the output is a fault.
     pub(crate) fn fault(&self) -> Option<String> {
         let Some(status) = self.status else {
             return Some("it hangs".to_owned());
@@ -97,7 +98,8 @@ impl Ended {
             .lines()
             .filter(|line| !line.is_empty())
             .collect();
-        // The last line must be the error message. Lines before it may only be notes.
+        // The last line on standard error must be the error message. If there are other lines
+        // before it, they must be notes and not further errors.
         let (last, before) = lines.split_last().unwrap_or((&"", &[]));
         let is_told = last.starts_with("error: ") && !before.iter().any(|l| l.starts_with("error"));
         match status.code() {
@@ -163,8 +165,9 @@ pub(crate) fn start(shell: &str, folder: &Path, arguments: &[OsString]) -> Runni
         .arg(program())
         .args(arguments)
         .current_dir(folder)
-        // Without this variable, `gpt` would start one thread per core. On a machine with 64 cores,
-        // the stacks of all threads would need more memory than the limit allows.
+        // Limits the number of threads. Otherwise, `gpt` would start one thread per core, and on a
+        // machine with 64 cores, the stacks of all threads would need more memory than the limit
+        // allows.
         .env("RAYON_NUM_THREADS", "2")
         .stdin(Stdio::null())
         .stdout(out)
@@ -186,8 +189,9 @@ impl Running {
 
     /// Waits until the process ends. Kills the process if it takes longer than `patience`.
     ///
-    /// The time is measured by counting the polls, not with a clock, so that the process isn't
-    /// killed just because the whole machine was suspended for a while.
+    /// The time is measured by counting how often the process has been polled, not with a clock.
+    /// Otherwise, a process would be killed just because the whole machine was suspended for a
+    /// while.
     pub(crate) fn end(mut self, patience: Duration) -> Ended {
         let mut polls = patience.div_duration_f64(POLL_INTERVAL) as u64;
         let status = loop {
