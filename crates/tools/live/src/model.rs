@@ -24,14 +24,15 @@ use crate::tokenizer::PageTokenizer;
 /// Number of candidates for the next token that an answer about a block contains for each position
 /// of the text.
 const PREDICTIONS: usize = 3;
-/// Maximum length of a continuation, in tokens, that a reader of the page can request.
+/// Maximum number of tokens that a web page can request when its model continues a text.
 const MAX_NEW_TOKENS: u64 = 500;
 
 /// A model in a web page, with its tokenizer and the continuation that it is generating.
 pub struct PageModel {
     name: Value,
-    /// The memory of the model is leaked, so that the decoder of a continuation can borrow the
-    /// model. A page has at most one model, which it needs for as long as the page is open.
+    /// The language model. Its memory is leaked, so that the decoder of a continuation, which is
+    /// stored next to the model, can borrow it. This wastes no memory, because a page has at most
+    /// one model and needs it for as long as the page is open.
     model: &'static GptModel,
     writing: Option<Writing>,
     words: PageTokenizer,
@@ -122,7 +123,8 @@ impl PageModel {
     /// - `{"next"}` adds a token to the continuation. The answer contains the new text, its
     ///   number of tokens, and whether the continuation is finished.
     ///
-    /// If the text is empty, it is replaced with the BOS token.
+    /// If the text in a request is empty, the model processes its BOS token (the beginning-of-text
+    /// token) instead.
     ///
     /// # Errors
     /// Returns an error if the text is empty and the model has no BOS token, if there is no block
@@ -252,8 +254,9 @@ pub struct LogSumExps {
 }
 
 impl LogSumExps {
-    /// Computes and stores the log-sum-exps for the next token of the text. `logits` are the logits
-    /// that the model computes at the position of this token, of shape (vocab_size).
+    /// Adds the log-sum-exps for the next token of the text, one for each temperature. `logits` has
+    /// the shape (vocab_size) and contains the logits that the model computes at the position of
+    /// this token.
     pub fn add(&mut self, logits: &ArrayRef1<f32>) {
         let log_sum = |&temperature: &f32| log_sum_exp(logits, temperature);
         self.log_sums

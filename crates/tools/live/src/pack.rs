@@ -53,8 +53,8 @@ pub fn pack(
         return Err(NotPacked::Numbers(numbers));
     }
     let words = tokenizer.and_then(words).ok_or(NotPacked::Tokenizer)?;
-    // If the page wouldn't be able to create the tokenizer from these tokens and merges, the model
-    // isn't packed.
+    // Checks that the page can create a tokenizer from the tokens and merges that are packed with
+    // the model. If it can't, the model isn't packed.
     PageTokenizer::of(words.0.clone(), &words.1).map_err(|_| NotPacked::Tokenizer)?;
     let config: GptConfig = model.config();
     let header = json!({
@@ -188,8 +188,9 @@ mod tests {
         let asked = json!({ "text": "and the bell", "block": 1 });
         assert_eq!(unpacked.answer(&asked).unwrap(), crate::block(&block));
 
-        // The continuation must consist of the same tokens as a `TokenStream` generates, even after
-        // the text has become longer than the model's context of 16 tokens.
+        // Checks that the packed model continues a text with the same tokens as a `TokenStream`
+        // does with the original model. The continuation is 30 tokens long, so the text becomes
+        // longer than the model's context of 16 tokens.
         for (temperature, top_k, seed) in [(0.0, 0, 1), (1.0, 0, 123), (1.5, 40, 7)] {
             let options = GenerateOptions {
                 sampling: Sampling {

@@ -19,8 +19,8 @@ use crate::model::{attention_in_base64, log_sum_exp, short};
 use crate::tokenizer::PageTokenizer;
 
 const TRAIN_RATIO: f64 = 0.9;
-/// Maximum number of steps that a page can request at once. While the page's worker trains, it
-/// can't answer other requests.
+/// Maximum number of training steps that the page can request at once. The page's worker can't
+/// answer other requests until it has finished these steps, so the limit must be small.
 const MAX_STEPS: u64 = 200;
 const MAX_NEW_TOKENS: u64 = 200;
 const SAMPLE_TEMPERATURE: f32 = 0.5;
@@ -31,13 +31,15 @@ const CANDIDATES: usize = 5;
 /// This is also the default of `gpt train`.
 const MAX_GRAD_NORM: f64 = 1.0;
 
-/// Initial text of the page's field for the prompt, which the model continues.
+/// Initial content of the text field of the training page that contains the prompt, which the
+/// trained model continues.
 const PROMPT: &str = "The bell ";
-/// Initial text of the first of the page's two fields for text whose losses are shown. This line is
-/// part of the training data.
+/// Initial content of the first of two text fields. The page shows the model's loss for each token
+/// of these texts. This text is part of the training data.
 const LINE: &str = "The river at Low Ferry was wide";
-/// Initial text of the second of the page's two fields for text whose losses are shown. This line
-/// is part of the validation data.
+/// Initial content of the second of two text fields. The page shows the model's loss for each token
+/// of these texts. This text is part of the validation data, so the reader can compare it with the
+/// text in the first field, on which the model is trained.
 const HELD_OUT: &str = "Then he bent down over the page";
 
 /// Presets that a page offers. The command `gpt train --preset NAME` trains the same models.
@@ -71,8 +73,8 @@ impl Setting {
         }
     }
 
-    /// Returns a description of the values that the setting can have, such as `a whole number from
-    /// 1 to 6`.
+    /// Returns a description of the valid values of this training setting for use in messages, such
+    /// as `a whole number from 1 to 6`.
     fn rule(&self) -> String {
         let kind = if self.is_whole { "a whole" } else { "a" };
         let (least, most) = (self.range.start(), self.range.end());
@@ -181,8 +183,9 @@ pub(crate) struct PageTraining {
     /// Characters that occur in the short story on which the model is trained and validated.
     known: BTreeSet<char>,
     trainer: Trainer,
-    /// Copies of the model after 0, 1, 2, 4, 8, ... steps. Each copy is paired with the number of
-    /// steps after which it was made.
+    /// Copies of the model that is being trained, with which the page shows how the model has
+    /// improved. There is a copy after 0, 1, 2, 4, 8, ... training steps, and each is paired with
+    /// the number of steps.
     snapshots: Vec<(u64, GptModel)>,
 }
 
@@ -247,8 +250,9 @@ impl PageTraining {
             max_grad_norm: Some(MAX_GRAD_NORM),
             eval_every: Some(settings.eval_interval as u64),
             eval_batches: settings.eval_iters,
-            // The trainer emits an `Event::SampleDue` after each step. This event contains the
-            // model, so it is used to take the snapshots after 1, 2, 4, 8, ... steps.
+            // The trainer emits an `Event::SampleDue` after each training step. The page doesn't
+            // generate samples at that time, but this event contains the model, so it is used to
+            // copy the model after 1, 2, 4, 8, ... steps.
             sample_every: Some(1),
             ..TrainConfig::default()
         };
@@ -334,8 +338,9 @@ impl PageTraining {
         let loss_and_grads = |model: &GptModel| -> Result<(f32, GptModel)> {
             let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
             let mut grads = GptModel::zeros(model.config())?;
-            // The random number generator is cloned, so that the losses before and after the step
-            // are computed with the same dropout masks.
+            // The losses before and after the training step can be compared only if both are
+            // computed with the same dropout masks. Each computation therefore uses its own clone
+            // of the random number generator, in the same state.
             let loss = model.loss_and_grads(inputs, targets, 1.0, &mut rng.clone(), &mut grads)?;
             Ok((loss, grads))
         };
@@ -347,7 +352,8 @@ impl PageTraining {
         let positions = self.predictions(&before, &batch)?;
         let mut answer = self.train(1)?;
         if answer["losses"] == json!([]) {
-            // No step was taken, because the training run is finished or the loss isn't finite.
+            // The trainer took no step, because the training run is finished or the loss isn't
+            // finite. There is nothing to add to the answer in this case.
             return Ok(answer);
         }
         let after = self.trainer.model();
@@ -587,12 +593,13 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_step_are_those_of_this_step() {
-        // Dropout is turned on in this test. Therefore, the loss in the field `parts` equals the
-        // training loss of the step only if both losses were computed with the same dropout masks.
+        // Dropout is turned on in this test. The loss in the field `parts` is computed separately
+        // from the training loss of the step, and the two are equal only if both were computed with
+        // the same dropout masks.
         let values = json!({ "drop-rate": 0.2, "emb-dim": 32, "batch-size": 32 });
         let mut lesson = begin("characters", &values);
-        // An epoch has 92 batches. The steps that this loop examines are therefore the first two
-        // steps of the first epoch and the first two steps of the second epoch.
+        // Examines the first two steps of the first epoch and the first two steps of the second
+        // epoch. An epoch has 92 batches, so the loop skips 90 steps in between.
         for skipped in [0, 0, 90, 0] {
             lesson.answer(&json!({ "steps": skipped })).unwrap();
             let answer = lesson.answer(&json!({ "parts": true })).unwrap();

@@ -36,13 +36,15 @@ pub extern "C" fn push(byte: u32) {
 /// answer in bytes. If the request fails, the answer is a JSON object whose field `fault` contains
 /// the error message. The request is cleared, so that the page can send the next one.
 ///
-/// In WebAssembly, a panic ends the instance, so this function doesn't return. The panic message is
-/// stored as the answer, which the page can still read with [`length`] and [`byte`].
+/// If the module panics in WebAssembly, the panic ends its instance, so this function doesn't
+/// return. In this case, the panic hook stores the panic message as the answer, which the page can
+/// still read with [`length`] and [`byte`].
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn run() -> u32 {
-    // The hook is set only in WebAssembly. On other targets, it isn't needed, because notebooks
-    // catch panics, and it would replace the default panic hook of the process.
+    // The panic hook is set only in WebAssembly, where a panic ends the instance of the module. On
+    // other targets, notebooks catch panics, so the hook isn't needed. It would also replace the
+    // default panic hook of the process.
     #[cfg(target_family = "wasm")]
     std::panic::set_hook(Box::new(|panic| {
         let fault = json!({ "fault": panic.to_string() });

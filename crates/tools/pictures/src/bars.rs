@@ -69,8 +69,9 @@ mod tests {
                     .ok()
             })
             .collect();
-        // The first two rectangles are the bars of the label "closer", and the next two are the
-        // bars of "every". Each group also has a rectangle in the legend.
+        // The chart contains two groups of values for the labels "closer" and "every". The first
+        // two rectangles are the bars of "closer", and the next two are the bars of "every". The
+        // legend contains further rectangles, one for each group.
         assert!(
             heights[1] > heights[0] && heights[0] > heights[2],
             "{heights:?}"

@@ -1,5 +1,6 @@
-//! The functions that create pictures, and the types of their arguments. If the feature `draw` is
-//! disabled, the functions return pictures that contain only a title.
+//! The functions that create charts, heat maps and other pictures, and the types of their
+//! arguments. If the feature `draw` is disabled, the functions return pictures that contain only a
+//! title.
 
 use ndarray::ArrayRef2;
 
@@ -71,9 +72,10 @@ pub struct Chart<'a> {
     pub x: &'a str,
     /// Name of the vertical axis, including its unit.
     pub y: &'a str,
-    /// Lines of the chart. Each line that has points appears in the legend.
+    /// Lines of the chart. The legend shows the name of each line that has at least one point.
     pub lines: Vec<Line>,
-    /// Whether the vertical axis is logarithmic. If it is, all y coordinates must be positive.
+    /// Whether the vertical axis of the chart is logarithmic. If it is, the y coordinates of all
+    /// points must be positive.
     pub log_y: bool,
 }
 
@@ -117,8 +119,8 @@ pub struct Bars<'a> {
     pub y: &'a str,
     /// Labels on the horizontal axis. Above each label, the chart shows one bar for each group.
     pub labels: &'a [&'a str],
-    /// Groups of bars. Each group consists of its name, which appears in the legend, and one value
-    /// for each label.
+    /// Groups of bars that are compared with each other, such as one group for each temperature.
+    /// Each group consists of its name, which appears in the legend, and one value for each label.
     pub groups: &'a [(&'a str, Vec<f64>)],
 }
 

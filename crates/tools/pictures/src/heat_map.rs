@@ -12,8 +12,8 @@ use crate::HeatMap;
 use crate::scene::{FONT_SIZE, TEXT_COLOR, caption, heading, rect, text, width};
 
 const CELL_SIZE: f64 = 46.0;
-/// Size of a cell in a grid with more than `MAX_LARGE_CELLS` rows or columns, in pixels. Cells of
-/// this size are too small to contain numbers.
+/// Width and height of a cell, in pixels, in a heat map with more than `MAX_LARGE_CELLS` rows or
+/// columns. Such cells are too small to show their values as numbers.
 const SMALL_CELL_SIZE: f64 = 14.0;
 const MAX_LARGE_CELLS: usize = 16;
 

@@ -78,8 +78,9 @@ mod tests {
         let tokens = ["I", " HAD", " always", " thought", " Jack"];
         let svg = windows("Windows of 3", &tokens, &[0, 1], 3).svg();
         let texts = |token: &str| svg.matches(&format!(">{token}</text>")).count();
-        // The expected numbers count how often each token appears: once in the first row, once for
-        // each window in which it is an input, and once for each window in which it is a target.
+        // Counts how often the text of each token appears in the picture: once in the row of all
+        // tokens, once for each window in which the token is an input, and once for each window in
+        // which it is a target.
         assert_eq!([texts("I"), texts(" HAD"), texts(" Jack")], [2, 4, 2]);
     }
 

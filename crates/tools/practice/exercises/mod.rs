@@ -50,9 +50,10 @@ mod s5_2c;
 mod s5_3;
 mod s5_3_3;
 
-/// Defines [`EXERCISES`] and exports the checks. Each row of the macro's input describes one
-/// exercise: the name of its file, the public name of its check, and, in parentheses, the functions
-/// that the check receives.
+/// Defines [`EXERCISES`], the list of all exercises, and exports the functions that check the
+/// learner's solutions. Each row of the macro's input describes one exercise: the name of its file,
+/// the public name of its check and, in parentheses, the names of the functions that the learner
+/// writes and the check receives.
 macro_rules! exercises {
     ($($name:ident $check:ident($($function:ident),*))*) => {
         $(pub use $name::check as $check;)*

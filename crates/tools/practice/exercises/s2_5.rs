@@ -39,8 +39,9 @@ use crate::check::{Check, Mistake};
 
 type Merge = fn(&[u32], (u32, u32), u32) -> Vec<u32>;
 
-/// Merges pairs as some of the known mistakes do. If `is_pair(i)` returns true, replaces the pair
-/// at index i with `new_id` and continues at index i + `step`. Otherwise, copies the ID at index i.
+/// Merges pairs of neighboring token IDs with a typical mistake, so that the check can recognize
+/// this mistake in a learner's function. If `is_pair(i)` returns true, replaces the pair at index i
+/// with `new_id` and continues at index i + `step`. Otherwise, copies the ID at index i.
 fn merged(ids: &[u32], new_id: u32, step: usize, is_pair: impl Fn(usize) -> bool) -> Vec<u32> {
     let (mut merged, mut i) = (Vec::new(), 0);
     while i < ids.len() {
@@ -88,8 +89,8 @@ pub(crate) const MISTAKES: &[Mistake<Merge>] = &[
 /// Checks the learner's `merge`.
 pub fn check(merge: Merge) -> Report {
     let mut check = Check::new(merge, MISTAKES);
-    // The IDs are converted to the characters of a string, so the expected result can be computed
-    // by replacing text in this string.
+    // Computes the expected result of merging in an independent way: it converts each ID to a
+    // character and replaces the pair in the resulting string.
     let plain = |ids: &[u32], pair: (u32, u32), new_id: u32| -> Vec<u32> {
         let text = |ids: &[u32]| -> String {
             ids.iter()

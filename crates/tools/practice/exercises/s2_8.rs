@@ -33,8 +33,9 @@ use crate::check::{Check, Mistake, random};
 
 type Embed = fn(&[u32], &Array2<f32>, &Array2<f32>) -> Array2<f32>;
 
-/// Returns an array with one row per ID. `number` receives a position, the ID at this position, and
-/// the index of a feature, and returns the number for this element.
+/// Computes the embeddings of a text with a typical mistake, so that the check can recognize this
+/// mistake in a learner's function. The result has one row per ID. `number` receives the position
+/// of the ID, the ID, and the index of a feature, and returns this element of the result.
 fn rows(ids: &[u32], features: usize, number: impl Fn(usize, usize, usize) -> f32) -> Array2<f32> {
     Array2::from_shape_fn((ids.len(), features), |(i, feature)| {
         number(i, ids[i] as usize, feature)
@@ -91,8 +92,9 @@ pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
 /// Checks the learner's `embed`.
 pub fn check(embed: Embed) -> Report {
     let mut check = Check::new(embed, MISTAKES);
-    // The inputs are chosen so that the digits of each expected number are its position (counted
-    // from 1), its ID and its feature.
+    // The numbers in both tables are chosen so that the expected embeddings are easy to verify: the
+    // three digits of each number are its position (counted from 1), its ID and the index of its
+    // feature.
     let tokens = Array2::from_shape_fn((6, 3), |(id, feature)| (10 * id + feature) as f32);
     let positions = Array2::from_shape_fn((4, 3), |(i, _)| (100 * (i + 1)) as f32);
     let expected = |ids: &[u32]| {

@@ -36,7 +36,9 @@ use crate::reference;
 
 type Softmax = fn(&Array1<f32>) -> Array1<f32>;
 
-/// Returns the softmax of the scores, computed by subtracting `shift` from each score.
+/// Returns the softmax of the scores, computed with `shift` subtracted from each score. Some
+/// typical mistakes subtract a number other than the largest score, so that the exponentials may
+/// overflow.
 fn shifted(scores: &Array1<f32>, shift: f32) -> Array1<f32> {
     let exponentials = scores.mapv(|x| (x - shift).exp());
     &exponentials / exponentials.sum()

@@ -44,8 +44,9 @@ pub(crate) const MISTAKES: &[Mistake<ContextVectors>] = &[
     (
         "softmax is applied to the columns; apply it to the rows",
         |inputs| {
-            // This mistake applies softmax to the columns of the scores. The matrix of scores is
-            // symmetric, so the result is the transpose of the correct weights.
+            // A learner might apply softmax to the columns of the scores instead of the rows. The
+            // matrix of scores is symmetric, so this mistake leads to the transpose of the correct
+            // weights.
             weights(inputs).t().dot(inputs)
         },
     ),

@@ -48,7 +48,9 @@ use crate::reference::{self, wide};
 
 type Attention = fn(&Array2<f32>, &Array2<f32>, &Array2<f32>, &Array2<f32>) -> Array2<f32>;
 
-/// Returns the context vectors that result if the scores are divided by `divisor`.
+/// Computes self-attention in which the scores are divided by `divisor`, and returns the context
+/// vectors. Some typical mistakes use a wrong divisor, such as the number of features of a key
+/// instead of its square root.
 fn divided(
     x: &Array2<f32>,
     [w_query, w_key, w_value]: [&Array2<f32>; 3],

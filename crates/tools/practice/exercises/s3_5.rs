@@ -43,8 +43,9 @@ use crate::reference;
 
 type CausalWeights = fn(&Array2<f32>, usize) -> Array2<f32>;
 
-/// Divides the scores by the square root of `d_k`, and replaces the score at each index for which
-/// `is_hidden` returns true with `mask`.
+/// Returns the scores divided by the square root of `d_k`. Where `is_hidden` returns true for the
+/// index of a word and the index of the word that it would see, the score is replaced with `mask`.
+/// Some typical mistakes hide the wrong words or use a wrong `mask`, such as 0.
 fn masked(
     scores: &Array2<f32>,
     d_k: usize,
@@ -60,8 +61,9 @@ fn masked(
     masked
 }
 
-/// Computes the weights from the scores of all words, and only then sets the weights for later
-/// words to 0.
+/// Computes causal attention weights with a typical mistake: softmax is applied to the scores of
+/// all words, and the weights for later words are set to 0 only afterwards, so the remaining
+/// weights no longer sum to 1.
 fn masked_late(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
     let mut weights = softmax_rows(scores / (d_k as f32).sqrt());
     weights

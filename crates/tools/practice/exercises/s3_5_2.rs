@@ -80,8 +80,9 @@ pub(crate) const MISTAKES: &[Mistake<Dropout>] = &[
 /// Checks the learner's `dropout`.
 pub fn check(dropout: Dropout) -> Report {
     let mut check = Check::new(dropout, MISTAKES);
-    // The generator has a fixed seed, so the random numbers that the learner's function receives
-    // are known.
+    // Calls a dropout function with random numbers from a generator with a fixed seed. The check
+    // can generate the same random numbers again, so it knows which numbers the learner's function
+    // must drop.
     let with = |dropout: Dropout, x: &Array2<f32>, p: f32, seed: u64| {
         let mut rng = TorchRng::manual_seed(seed);
         dropout(x, p, &mut || rng.rand(1)[0])

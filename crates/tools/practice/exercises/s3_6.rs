@@ -128,8 +128,9 @@ pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
 /// Checks the learner's `split` and `join`.
 pub fn check(split: Split, join: Join) -> Report {
     let mut check = Check::new((split, join), MISTAKES);
-    // The digits of each number are its indices (batch, token and feature), so each number shows
-    // where it comes from.
+    // The digits of each number in the test arrays are its indices (batch, token and feature). If
+    // `split` or `join` moves a number to the wrong place, the result shows where the number came
+    // from.
     let x = Array3::from_shape_fn((2, 3, 6), |(b, t, f)| (100 * b + 10 * t + f) as f32);
     let two = Array4::from_shape_fn((2, 2, 3, 3), |(b, h, t, f)| {
         (100 * b + 10 * t + 3 * h + f) as f32

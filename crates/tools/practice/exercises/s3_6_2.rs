@@ -71,8 +71,10 @@ type MultiHead = fn(
     usize,
 ) -> Array2<f32>;
 
-/// Returns the joined context vectors of all heads. `weigh` receives the scores of a head and the
-/// number of features of its keys, and returns the attention weights.
+/// Computes the part of multi-head attention before the final layer, and returns the joined context
+/// vectors of all heads. `weigh` receives the scores of a head and the number of features of its
+/// keys, and returns the attention weights. A typical mistake can thus be simulated by passing a
+/// wrong `weigh`.
 fn contexts(
     x: &Array2<f32>,
     projections: [&Array2<f32>; 3],
@@ -164,7 +166,8 @@ pub fn check(multi_head: MultiHead) -> Report {
     let [q, k, v] = [8, 9, 10].map(|seed| random(6, 3, seed));
     let (out, bias) = (random(6, 6, 11), random(1, 6, 12).row(0).to_owned());
     for heads in [1, 2, 3] {
-        // The expected result is computed in `f64`, one word and one head at a time.
+        // The result of the learner's function is compared with a result that is computed in `f64`
+        // and without matrices of scores, one word and one head at a time.
         let [queries, keys, values] = [&q, &k, &v].map(|weight| wide(&x).dot(&wide(weight).t()));
         let head_dim = 6 / heads;
         let mut joined = Array2::<f64>::zeros((4, 6));

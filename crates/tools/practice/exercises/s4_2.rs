@@ -48,8 +48,9 @@ use crate::reference::wide;
 
 type LayerNorm = fn(&Array2<f32>, &Array1<f32>, &Array1<f32>, f32) -> Array2<f32>;
 
-/// Replaces each number with the result of `change`, which receives the number and the mean and
-/// biased variance of its row.
+/// Replaces each number of `x` with the result of `change`, which receives the number and the mean
+/// and biased variance of its row. The known mistakes in layer normalization differ in the formula
+/// that they pass as `change`.
 fn by_rows(x: &Array2<f32>, change: impl Fn(f32, f32, f32) -> f32) -> Array2<f32> {
     let mut out = x.clone();
     for mut row in out.rows_mut() {

@@ -65,8 +65,9 @@ pub(crate) const MISTAKES: &[Mistake<Gelu>] = &[
 pub fn check(gelu: Gelu) -> Report {
     let mut check = Check::new(gelu, MISTAKES);
     let x = Array1::linspace(-3.0f32, 3.0, 13);
-    // The exact form of GELU differs from the approximation by less than 0.0005. The results are
-    // multiplied by 1000 so that the check can tell the two forms apart.
+    // The check must distinguish the approximation of GELU from the exact form, although the two
+    // differ by less than 0.0005. All results are therefore multiplied by 1000 before they are
+    // compared.
     let expected = x.mapv(f64::from).mapv(|x| {
         let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
         1000.0 * 0.5 * x * (1.0 + inner.tanh())

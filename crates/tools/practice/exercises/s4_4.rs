@@ -84,8 +84,8 @@ pub fn check(forward: Forward) -> Report {
     let sum = |x: &Array1<f32>| array![x.sum()];
     let zero = |x: &Array1<f32>| Array1::zeros(x.len());
     let x = array![1.0, -2.0, 3.0];
-    // Each layer computes 2x, and its shortcut connection adds x. Therefore, each layer multiplies
-    // its input by 3, and two layers return 9x.
+    // Each of these layers returns 2x. With its shortcut connection, which adds its input x, a
+    // layer therefore multiplies x by 3, and two layers multiply it by 9.
     check.equals(
         "two layers that return 2x",
         array![9.0, -18.0, 27.0],
