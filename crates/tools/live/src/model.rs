@@ -21,8 +21,8 @@ use torch_rng::TorchRng;
 
 use crate::tokenizer::PageTokenizer;
 
-/// Number of candidates for the next token that an answer about a block contains for each position
-/// of the text.
+/// Number of predicted next tokens that a page gets for each position of the text when it asks what
+/// the model would predict at one of its blocks.
 const PREDICTIONS: usize = 3;
 /// Maximum number of tokens that a web page can request when its model continues a text.
 const MAX_NEW_TOKENS: u64 = 500;

@@ -24,8 +24,8 @@ const TRAIN_RATIO: f64 = 0.9;
 const MAX_STEPS: u64 = 200;
 const MAX_NEW_TOKENS: u64 = 200;
 const SAMPLE_TEMPERATURE: f32 = 0.5;
-/// Number of candidates for the next token that the report on a training step contains for each
-/// position.
+/// Number of predicted next tokens that a page gets for each position of a training window when it
+/// asks for the details of a training step.
 const CANDIDATES: usize = 5;
 /// Maximum norm of the gradient. If the norm is larger, the gradient is scaled down to this norm.
 /// This is also the default of `gpt train`.

@@ -7,8 +7,8 @@ use kuva::render::render::{Scene, render_multiple};
 use crate::Bars;
 use crate::described::COLORS;
 
-/// Returns the scene of a bar chart. Above each label on the horizontal axis, there is one bar per
-/// group, and these bars are drawn side by side.
+/// Returns the scene of a bar chart, which contains the shapes and texts to be drawn. Above each
+/// label on the horizontal axis, there is one bar per group, and these bars are drawn side by side.
 pub(crate) fn scene(bars: &Bars) -> Scene {
     let mut plot = BarPlot::new();
     for (index, label) in bars.labels.iter().enumerate() {

@@ -9,7 +9,8 @@ use kuva::render::render::{Scene, render_multiple};
 use crate::Chart;
 use crate::described::COLORS;
 
-/// Returns the scene of a line chart with its axes, lines and legend.
+/// Returns the scene of a line chart, which contains the shapes and texts to be drawn: the axes,
+/// the lines and the legend.
 pub(crate) fn scene(
     chart: &Chart,
     x_tick: Option<impl Fn(f64) -> String + Send + Sync + 'static>,

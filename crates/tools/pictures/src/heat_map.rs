@@ -17,7 +17,8 @@ const CELL_SIZE: f64 = 46.0;
 const SMALL_CELL_SIZE: f64 = 14.0;
 const MAX_LARGE_CELLS: usize = 16;
 
-/// Returns the scene of a heat map with its labels and its color scale.
+/// Returns the scene of a heat map, which contains the shapes and texts to be drawn: the cells, the
+/// labels and the color scale.
 pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
     let (rows, columns) = values.dim();
     let cell = if rows.max(columns) <= MAX_LARGE_CELLS {

@@ -8,8 +8,9 @@ use crate::scene::{FONT_SIZE, caption, heading, rect, width};
 
 const ROW_HEIGHT: f64 = 34.0;
 
-/// Returns the scene of the picture. The first row contains all tokens. Below it, there are two
-/// rows for each window: one for its inputs and one for its targets.
+/// Returns the scene of the picture, which contains the shapes and texts to be drawn. The first row
+/// contains all tokens of the text. Below it, there are two rows for each window: one for its
+/// inputs and one for its targets.
 pub(crate) fn scene(title: &str, tokens: &[&str], starts: &[usize], max_length: usize) -> Scene {
     let sizes = tokens.iter().map(|token| width(token, FONT_SIZE) + 14.0);
     let mut edges = vec![110.0];

@@ -41,7 +41,7 @@ pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
     // MPI's thread level `Serialized` allows any thread to call MPI, as long as no other thread
     // does so at the same time. The level `Funneled`, which allows only the main thread to call
     // MPI, wouldn't be sufficient. Although the main thread makes all regular calls, any thread can
-    // panic, and its panic hook then calls MPI to end all ranks.
+    // panic, and the panic hook then calls MPI from that thread to end all ranks.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
         bail!("MPI was already initialized in this process, and it can be initialized only once");
     };

@@ -34,8 +34,8 @@ fn run(folder: &Path, command: &[OsString]) {
     assert!(ended.is_ok(), "{}", ended.stderr);
 }
 
-/// Returns the latest checkpoint of a run. This is the checkpoint whose manifest contains the
-/// highest save number.
+/// Returns the path of a run's latest checkpoint. Each checkpoint of a run has a number in its
+/// manifest, and the latest checkpoint has the highest number.
 fn newest(run: &Path) -> Option<PathBuf> {
     let checkpoints = fs::read_dir(run.join("checkpoints")).ok()?;
     let numbered = checkpoints.filter_map(|entry| {
