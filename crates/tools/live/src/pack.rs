@@ -188,9 +188,9 @@ mod tests {
         let asked = json!({ "text": "and the bell", "block": 1 });
         assert_eq!(unpacked.answer(&asked).unwrap(), crate::block(&block));
 
-        // Checks that the packed model continues a text with the same tokens as a `TokenStream`
-        // does with the original model. The continuation is 30 tokens long, so the text becomes
-        // longer than the model's context of 16 tokens.
+        // Checks that a page continues a text with the same tokens that a `TokenStream` generates
+        // with the same weights, even after the text has become longer than the model's context of
+        // 16 tokens.
         for (temperature, top_k, seed) in [(0.0, 0, 1), (1.0, 0, 123), (1.5, 40, 7)] {
             let options = GenerateOptions {
                 sampling: Sampling {
