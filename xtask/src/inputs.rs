@@ -24,9 +24,9 @@ pub(crate) type InputChanges = HashMap<&'static str, Vec<(u32, String)>>;
 pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<InputChanges> {
     let mut asked = InputChanges::new();
     for one in set {
-        let (name, value) = one
-            .split_once('=')
-            .with_context(|| format!("an input must be set with NAME=VALUE, got `{one}`"))?;
+        let (name, value) = one.split_once('=').with_context(|| {
+            format!("an input must be given as NAME=VALUE (such as seed=123), got `{one}`")
+        })?;
         let (mut found, mut names) = (false, Vec::new());
         for selection in selections {
             let parts = run_small(selection, vec![]);
@@ -95,7 +95,10 @@ mod tests {
             "{error}"
         );
         for (set, error) in [
-            ("seed", "an input must be set with NAME=VALUE, got `seed`"),
+            (
+                "seed",
+                "an input must be given as NAME=VALUE (such as seed=123), got `seed`",
+            ),
             (
                 "seed=abc",
                 "the input seed: `abc` is not a whole number from -9223372036854775808 to 18446744073709551615",

@@ -147,7 +147,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 cell, figures, why, ..
             }) => {
                 let why = escape(&format!(
-                    "{figures} numbers of {cell} aren't compared with the document: {why}"
+                    "{figures} of the numbers that the book prints in {cell} aren't compared with computed numbers: {why}"
                 ));
                 step.begin(&mut body, &format!("<p class=\"dim\">{why}</p>\n"));
             }

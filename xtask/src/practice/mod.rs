@@ -96,7 +96,7 @@ fn find(words: &str) -> Result<&'static Exercise> {
     found.with_context(|| {
         let numbers: Vec<&str> = EXERCISES.iter().map(Exercise::number).collect();
         format!(
-            "there is no exercise named {words}; the exercises are {}, and gpt",
+            "there is no exercise named {words}; choose one of {}, or gpt",
             numbers.join(", ")
         )
     })

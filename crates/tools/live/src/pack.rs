@@ -20,7 +20,9 @@ use crate::tokenizer::PageTokenizer;
 pub enum NotPacked {
     /// The model has more than [`MAX_NUMBERS`] weights. The field contains the number of weights
     /// that it has.
-    #[error("the model has {0} weights, but a web page supports at most {MAX_NUMBERS}")]
+    #[error(
+        "the model has {0} weights, but a model on a web page can have at most {MAX_NUMBERS}; choose a smaller model"
+    )]
     Numbers(usize),
     /// The model has no tokenizer, or its tokenizer isn't a byte-level BPE tokenizer that divides
     /// text like GPT-2.
