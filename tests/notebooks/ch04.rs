@@ -40,8 +40,12 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 fn architecture(book: &mut Notebook) -> Result<()> {
     book.section("4.1", "Coding an LLM architecture");
     // A GPT predicts the next token of a text. The goal of this section is to get an overview of
-    // the whole model before the following sections build its parts. A model's sizes and rates are
-    // called its *configuration*. The smallest GPT-2 model has the following configuration:
+    // the whole model before the following sections build its parts. We start with a model that
+    // can't do anything useful yet, because it already runs and its shapes show how the parts fit
+    // together. Each of the following sections then builds a part that replaces a placeholder.
+    //
+    // A model's sizes and rates are called its *configuration*. The smallest GPT-2 model has the
+    // following configuration:
     //
     // - `vocab_size` = {vocab_size}, the number of tokens that the tokenizer knows;
     // - `context_length` = {context_length}, the largest number of tokens that the model can
@@ -84,6 +88,11 @@ LayerNorm (b, t, {emb_dim})
 logits (b, t, {vocab_size})
 ",
     );
+    // The model first adds two embeddings, because it needs to know which token stands at a
+    // position and which position it is (section 2.8). Each of the {n_heads} heads computes vectors
+    // of {head_dim} features. Side by side, these vectors have {n_heads} x {head_dim} = {emb_dim}
+    // features again, so the output of the attention has the same shape as its input.
+
     // The input of a GPT is a batch of token ids. The batch in this cell contains two texts of four
     // tokens each, and section 4.6 uses it again.
     let tokenizer = Gpt2Tokenizer::new();
@@ -107,8 +116,8 @@ logits (b, t, {vocab_size})
     // placeholders return their inputs unchanged, the output already has the right shape: two
     // texts, four positions and {vocab_size:,} logits.
     //
-    // In this cell, dropout is active because the book's code doesn't call `eval()`. The random
-    // numbers for dropout are drawn after those for the weights.
+    // In this cell, dropout is active because the book's model is still in training mode. The
+    // random numbers for dropout are drawn after those for the weights.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let logits = model.forward(&batch, Some(&mut rng))?;
@@ -128,6 +137,17 @@ logits (b, t, {vocab_size})
        grad_fn=<UnsafeViewBackward0>)",
     );
 
+    book.aside(|book| {
+        let without_dropout = model.forward(&batch, None);
+        let is_so =
+            without_dropout.is_ok_and(|it| it.slice(s![0, 0, ..]) == it.slice(s![1, 0, ..]));
+        let is_so = is_so && logits.slice(s![0, 0, ..]) != logits.slice(s![1, 0, ..]);
+        book.holds("only dropout makes the first rows differ", is_so);
+    });
+    book.asks(
+        "Both texts begin with the token 6109, so the first position of both texts has the same input. Why do the first rows of the two blocks in the output differ?",
+        "They differ because of dropout, which sets different numbers to 0 in the two texts. Without dropout, the two rows are equal. In the other rows, the tokens of the two texts differ as well.",
+    );
     book.listing("crates/gpt/src/dummy.rs", "pub struct DummyGptModel");
     book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
     book.asks(
@@ -194,7 +214,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     // Next, we subtract each row's mean from the numbers in the row and divide the differences by
     // the square root of the row's variance. Apart from rounding errors, each row now has a mean of
-    // 0 and a variance of 1.
+    // 0 and a variance of 1. Numbers that were equal, such as the zeros in a row of In [6], are
+    // still equal after the normalization, but they are no longer 0.
     let out_norm = (&out - &mean) / var.sqrt();
     book.prints(
         "In [8]",
@@ -221,6 +242,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // The normalization layer of a GPT performs the same computation, with three differences:
     //
     // - As in GPT-2, the sum of the n squared distances is divided by n to compute the variance.
+    //   For 768 features, this makes the variance only 767/768 = 0.9987 times as large, but GPT-2's
+    //   weights were trained with this variance.
     // - A small number, *epsilon* = {eps}, is added to the variance so that a row of equal numbers
     //   doesn't cause a division by 0. Because of epsilon, the first row's new variance is
     //   {normed_1:.4} instead of 1: the variance was {biased_1:.5} before the normalization, and
@@ -286,8 +309,14 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // smooth, and its derivative isn't 0 for small negative numbers, so these weights still get a
     // gradient and can learn.
     book.listing("crates/gpt/src/plain.rs", "pub fn gelu<");
+    // GELU multiplies x by a number close to the probability that a random number with a standard
+    // normal distribution is smaller than x. For a large x, this probability is almost 1, and for a
+    // very negative x, it is almost 0.
+    //
     // Compare ReLU with GELU in the rows of the table in which x is negative. At x = -1, both ReLU
-    // and its derivative are 0, whereas GELU is {gelu:.3} and its derivative is {d_gelu:.3}.
+    // and its derivative are 0, whereas GELU is {gelu:.3} and its derivative is {d_gelu:.3}. GELU
+    // has its lowest point at about x = -0.75, so its derivative is negative to the left of this
+    // point.
     let x = array![-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0];
     let one = Array1::ones(x.len());
     let [of_relu, of_gelu] = [relu(&x), gelu(&x)];
@@ -303,6 +332,10 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.value("gelu", of_gelu[1]);
     book.value("d_gelu", d_gelu[1]);
     book.holds("ReLU is 0 at -1", [of_relu[1], d_relu[1]] == [0.0, 0.0]);
+    book.aside(|book| {
+        let slopes = gelu_backward(&array![-0.8, -0.7], Array1::ones(2));
+        book.holds("GELU turns at -0.75", slopes[0] < 0.0 && slopes[1] > 0.0);
+    });
     book.yours("ReLU and GELU", &lines.join("\n"));
     book.draws("GELU and ReLU, with their derivatives", || {
         let x = Array1::linspace(-3.0, 3.0, 241);
@@ -342,7 +375,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // turns them back into {emb_dim} features, so the output has the same shape as the input. A
     // hidden feature becomes large if the token's vector matches a certain pattern, and it then
     // contributes to the output. Because there are many hidden features, the network can respond to
-    // many patterns.
+    // many patterns. These networks contain about two thirds of the parameters of GPT-2's
+    // transformer blocks (section 4.6).
     let ffn = FeedForward::new(config, &mut rng)?;
     let x = rng.rand(2 * 3 * config.emb_dim);
     let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
@@ -453,9 +487,11 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
     // A single network proves little, because a different seed gives different weights and
     // gradients. The table therefore shows the median, over 500 networks with different seeds, of
-    // the first layer's mean absolute gradient. (The field for the number of layers above allows at
-    // most 12 layers. The network has no normalization layers, so each shortcut makes the
-    // activations larger, and in much deeper networks, the gradients would grow with them.)
+    // the first layer's mean absolute gradient.
+    //
+    // (The field for the number of layers above allows at most 12 layers. The network has no
+    // normalization layers, so each shortcut makes the activations larger, and in much deeper
+    // networks, the gradients would grow with them.)
     let mut lines = vec!["layers    without shortcuts    with shortcuts".to_owned()];
     let mut medians = Vec::new();
     for n_layers in [5, 10] {
@@ -559,7 +595,9 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     // The goal of this section is to build the whole model that section 4.1 sketched, with real
     // transformer blocks instead of placeholders. The model consists of two embedding layers,
     // twelve transformer blocks, a final normalization layer, and a linear layer that computes the
-    // logits.
+    // logits. Section 4.7 generates text with this model, and chapter 5 measures and trains such
+    // models. The number of parameters, which this section computes, decides how much memory and
+    // time all of this takes.
     book.aside(|book| {
         let size = GptConfig::GPT2_124M.size().unwrap_or_default();
         let total = size.total() as f64;
@@ -571,6 +609,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         book.value("in_tables", tables / 1e6);
         book.value("share_of_tables", tables / total);
         book.value("one_table", size.out_head as f64 / 1e6);
+        let share = size.feed_forward as f64 / (size.feed_forward + size.attention) as f64;
+        book.holds("two thirds", (share - 2.0 / 3.0).abs() < 0.01);
     });
     book.not_in_a_page()?;
     // For the two texts of In [4], the model computes logits of the same shape as in section 4.1.
@@ -608,8 +648,10 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     );
 
     // The weights of the token embedding and of the output layer have the same shape, with a row
-    // for each token. The original GPT-2 uses a single weight matrix for both layers, which is
-    // called *weight tying*.
+    // for each token. In the token embedding, a token's row is the vector with which the model
+    // starts. In the output layer, the logit of a token is the dot product of its row and the final
+    // vector of a position. Both rows describe the same token, so the original GPT-2 uses a single
+    // weight matrix for both layers, which is called *weight tying*.
     book.shape("In [26]", &model.tok_emb.weight, &[50257, 768]);
     let out_head = model
         .out_head
@@ -618,7 +660,9 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     book.shape("In [26]", &out_head.weight, &[50257, 768]);
 
     // If the model uses a single matrix for the token embedding and the output layer, it has
-    // {one_table:.1} million fewer parameters, which leaves the 124 million in its name.
+    // {one_table:.1} million fewer parameters, which leaves the 124 million in its name. Weight
+    // tying saves memory, but each row then has two jobs. According to the book, separate matrices
+    // give better results.
     let total_params_gpt2 = total_params - out_head.num_parameters();
     book.prints(
         "In [27]",
@@ -698,6 +742,11 @@ fn size_of_the_model(book: &mut Notebook) -> Result<()> {
         &size.mebibytes(),
         "Total size of the model: 621.83 MB",
     );
+    book.value("in_training", 4.0 * size.mebibytes());
+    book.asks(
+        "Training stores three more numbers for each parameter: its gradient and two means that the optimizer keeps (section 5.2). How much memory does training the model in the cell above need?",
+        "It needs four times as much memory, {in_training:,} MB. In addition, training has to keep the activations of all layers until the backward pass has used them.",
+    );
     Ok(())
 }
 
@@ -715,23 +764,26 @@ fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
     let encoded = text_to_token_ids(&prompt, &tokenizer)?;
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
-    book.asks(
-        "Will the model generate a different text in a second run? If not, what would have to change?",
-        "No. Greedy decoding always chooses the most probable token, so no choice is random. With a different seed, the model would have different weights and would therefore generate a different text. Section 5.3 chooses tokens at random, which also gives different texts.",
-    );
     Ok(encoded)
 }
 
 fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) -> Result<()> {
-    // The loop that generates text runs {max_new_tokens:w} times. Each time, the model computes the
+    // The loop that generates text runs once for each new token. Each time, the model computes the
     // logits for the whole text, and the id with the largest logit at the last position is appended
     // to the text. (The listing chooses the id with the largest probability, which is the same id,
     // because softmax preserves the order of the logits.)
+    //
+    // Why does the loop use only the last position? The logits at the earlier positions predict
+    // tokens that are already in the text. Why does it append one token at a time? The prediction
+    // of each token depends on all tokens before it, including the token that was just appended.
+    // And why does the listing cut off all but the last `context_size` tokens? The positional
+    // embedding has only 1,024 rows, so the model can't process longer texts.
     book.listing(
         "crates/generate/src/book.rs",
         "pub fn generate_text_simple(",
     );
-    // The output begins with the ids of the prompt. The remaining ids were generated by the model.
+    // The output begins with the ids of the prompt, which In [30] printed. The remaining ids were
+    // generated by the model.
     let context_size = GptConfig::GPT2_124M.context_length;
     let max_new_tokens = book.input("max_new_tokens", 6, 1..=50);
     let out = generate_text_simple(model, encoded.clone(), max_new_tokens, context_size)?;
@@ -741,6 +793,16 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
         "Output: tensor([[15496,    11,   314,   716, 27018, 24086, 47843, 30961, 42348,  7267]])",
     );
     book.prints("In [31]", &out.ncols(), "Output length: 10");
+    book.aside(|book| {
+        let lengths = encoded.ncols()..out.ncols();
+        book.value("n_prompt", encoded.ncols());
+        book.value("longest", out.ncols() - 1);
+        book.value("processed", lengths.sum::<usize>());
+    });
+    book.asks(
+        "In the first step, the model processes the prompt. In each further step, it processes the text again, with one more token. How many tokens does it process in all steps together?",
+        "The length of the text is {n_prompt} in the first step and {longest} in the last step. The sum of all lengths is {processed}, although the number of new tokens is only {max_new_tokens}. Practical programs avoid this repetition: they store the keys and values of earlier tokens in a *KV cache*.",
+    );
 
     // The generated text is nonsense because the model's weights are random. Because the weights
     // come from the book's seed, the model generates the same nonsense as in the book.
@@ -750,6 +812,10 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
         "In [32]",
         &decoded_text,
         "Hello, I am Featureiman Byeswickattribute argue",
+    );
+    book.asks(
+        "Will the model generate a different text in a second run? If not, what would have to change?",
+        "No. Dropout is switched off, and greedy decoding always chooses the most probable token, so nothing is random. With a different seed, the model would have different weights and would therefore generate a different text. Section 5.3 draws the tokens at random, which also gives different texts.",
     );
 
     book.section("gpt.py", "The chapter in one file, and its test");
