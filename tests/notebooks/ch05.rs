@@ -5,6 +5,8 @@
 //! Cells are numbered as in revision 27d52d6 of the book's repository, which is the last revision
 //! whose outputs were computed on a CPU.
 
+use std::collections::HashSet;
+
 use anyhow::{Context, Result};
 use dataloader::{
     Batch, DataLoader, DataLoaderConfig, create_dataloader_v1, train_validation_split,
@@ -48,15 +50,20 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.section("5.1.1", "Using GPT to generate text");
     book.value("of_a_million", 1e6f64.ln());
     book.value("of_a_guess", 50_257f64.ln());
-    // The goal of this section is to see what a model generates before it is trained. We use the
-    // model of section 4.6 and the greedy loop of section 4.7, which always chooses the token with
-    // the largest logit. Two short functions convert between texts and ids: `text_to_token_ids`
-    // turns a text into a batch of ids, and `token_ids_to_text` turns ids into a text.
+    // The goal of this section is to see what a model generates before it is trained. This text is
+    // the starting point with which we compare later results. Training also needs a number that
+    // says how good or bad the model is, which section 5.1.2 computes. We use the model of section
+    // 4.6 and the greedy loop of section 4.7, which always chooses the token with the largest
+    // logit. Two short functions convert between texts and ids: `text_to_token_ids` turns a text
+    // into a batch of ids, and `token_ids_to_text` turns ids into a text.
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
-    // The model continues the prompt with {max_new_tokens:w} tokens. Because its weights are random
-    // numbers, it generates nonsense. (Its context length is 256 tokens instead of 1,024, because
-    // the texts in this chapter are short.)
+    // Because the model's weights are random numbers, its continuation of the prompt is nonsense.
+    //
+    // The context length is 256 tokens instead of 1,024, because shorter windows need less memory
+    // and time. Moreover, a tenth of a short story is used for validation (section 5.1.3). The
+    // stories of this chapter have fewer than 7,000 tokens, so this part wouldn't fill a window of
+    // 1,024 tokens.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -74,6 +81,17 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         &text,
         "Every effort moves you rentingetic wasnم refres RexMeCHicular stren",
     );
+    book.aside(|book| {
+        let has_pieces = ["refres", "stren", "م"].iter().all(|piece| text.contains(piece));
+        let pieces = match has_pieces {
+            true => "The new text contains pieces of words, such as \"refres\" and \"stren\", and even an Arabic letter.",
+            false => "",
+        };
+        book.value("pieces", pieces);
+        book.holds("there are pieces of words", has_pieces);
+    });
+    // Look at the new tokens. {pieces} An untrained model can choose any of the 50,257 tokens,
+    // because it knows neither that the prompt is English nor which tokens are frequent.
 
     book.asks(
         "Suppose a model gave every token the same probability. What would it generate with greedy decoding?",
@@ -243,6 +261,14 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         "At one position, a model is sure of a wrong token and gives the target a probability of 1 in a million. How large is its loss at this position?",
         "The loss is ln 1,000,000 = {of_a_million:.1}. A model that gives all tokens the same probability has a loss of ln 50,257 = {of_a_guess:.1}, so being sure of a wrong token leads to a larger loss than being undecided.",
     );
+    book.asks(
+        "The loss of 10.794 is a little smaller than ln 50,257 = {of_a_guess:.3}. Does this mean that the untrained model is better than a model that gives all tokens the same probability?",
+        "No. In the output of In [9], three of the six targets have a log probability above -{of_a_guess:.3}, and three have one below it. The small difference is due to chance.",
+    );
+    book.aside(|book| {
+        let better = log_probas.iter().filter(|&&it| it > -(50_257f32.ln()));
+        book.holds("three targets are better than a guess", better.count() == 3);
+    });
     Ok(())
 }
 
@@ -256,8 +282,9 @@ fn story(book: &mut Notebook) -> Result<()> {
     // part, the *validation loss*, shows how well the model predicts a text that it hasn't seen.
     // The goal of this section is to measure the loss on both parts of a text.
 
-    // The model will be trained on a short story. The cell prints the first 99 characters of the
-    // story.
+    // The text is a short story on which the book trains the model of this section. (Section 5.2
+    // trains a smaller model on the beginning of the story.) The cell prints the first 99
+    // characters of the story.
     let text_data = book.the_verdict()?;
     let characters: Vec<char> = text_data.chars().collect();
     let beginning: String = characters[..99].iter().collect();
@@ -270,7 +297,8 @@ fn story(book: &mut Notebook) -> Result<()> {
 
     // With {total_tokens:,} tokens, the story is a very short training text for a language model.
     // (GPT-2 was trained on 40 gigabytes of text.) Training on the story takes only minutes, but
-    // the model will learn it by heart, which is called *overfitting*.
+    // the trained model predicts the story much better than any other text, which is called
+    // *overfitting*.
     let tokenizer = Gpt2Tokenizer::new();
     let total_tokens = tokenizer.encode(text_data)?.len();
     book.value("total_tokens", total_tokens);
@@ -280,6 +308,15 @@ fn story(book: &mut Notebook) -> Result<()> {
     // The first nine tenths of the text are for training, and the last tenth is used only for
     // validation. Both parts are cut into windows of 256 tokens, and each batch consists of two
     // windows.
+    //
+    // Why is the validation part the end of the text and not a random choice of windows?
+    // Neighboring windows often tell of the same persons and things, so it would be easier to
+    // predict a window if the model had been trained on the windows before and after it. The
+    // validation loss would then look too good.
+    //
+    // The stride equals the length of a window, so each token is a target at most once per epoch.
+    // Only the training windows are shuffled, because the order doesn't matter when a loss is
+    // measured. (Section 5.2 explains why the order matters during training.)
     book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
     // The story gives {train_batches:w} batches for training and {val_batches:w} for validation.
     // Each line of the output shows the shapes of a batch's inputs and targets.
@@ -332,6 +369,12 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     // random numbers with a variance of about 1/3. They make some tokens more probable than others,
     // but the more probable tokens aren't more often the targets. On average, this adds half of the
     // variance to the loss: 10.82 + 1/6 = 10.99.
+    //
+    // Where does the 1/3 come from? A logit is the sum of 768 products, each of a feature and a
+    // weight. After the last normalization layer, the squares of a token's 768 features sum to
+    // about 768. The weights are spread evenly between -1/√768 and 1/√768, which gives them a
+    // variance of 1/(3 x 768). The variance of the logit is the product of these two numbers, 768 x
+    // 1/(3 x 768) = 1/3.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -349,6 +392,7 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         let is_so = near(train_loss) && near(val_loss);
         book.holds("both losses are near 10.99", is_so);
         book.holds("the variance is 1/3", (variance - 1.0 / 3.0).abs() < 0.04);
+        book.holds("a tenth is less than a window", total_tokens < 7000);
     });
     book.asks(
         "Why does the loss before training hardly depend on the text?",
@@ -438,10 +482,18 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     // rows of logits and divides the gradients by the number of rows. In each row, the first logit
     // is that of "bell", which is the weight w, so the gradient of w is the sum of the gradients in
     // the first column. This sum agrees with the finite difference.
+    //
+    // The sum can also be computed by hand. With the probability p = {p_bell:.4} of "bell", the
+    // gradient is p - 1 in the three rows in which "bell" is the target, and p in the fourth row:
+    // (3 x ({p_bell:.4} - 1) + {p_bell:.4}) / 4 = {gradient:.4}.
     let (_, d_logits) = cross_entropy_train(logits_of(w), &targets, 1.0); // (4, 2)
     let gradient = d_logits.column(0).sum();
     book.holds("both gradients agree", (gradient - slope).abs() < 1e-4);
     book.yours("the gradient by the backward pass", &gradient);
+    book.asks(
+        "For which probability of \"bell\" is the gradient of w equal to 0?",
+        "For p = 0.75. The gradient is (3 x (p - 1) + p) / 4 = p - 0.75. If p is below 0.75, the gradient is negative, so a training step increases w and therefore p. If p is above 0.75, a step decreases both.",
+    );
 
     // In a training step, the weight moves in the direction opposite to its gradient. The gradient
     // is multiplied by the *learning rate* and subtracted from the weight: w - {learning_rate} x
@@ -491,11 +543,12 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
         chart(&around, PLAIN)
     });
 
-    // If the training step is repeated, the loss falls to its lowest point, at which the gradient
-    // is 0. At this point, the model gives "bell" a probability of 0.75, because "bell" follows
-    // "the" three times out of four in the training text. Training with this loss has the same
-    // effect on any model: the probabilities approach the frequencies of the tokens in the training
-    // text.
+    // If the learning rate isn't too large, repeated training steps bring the loss to its lowest
+    // point, at which the gradient is 0. At this point, the model gives "bell" a probability of
+    // 0.75, because "bell" follows "the" three times out of four in the training text. Training
+    // with this loss pushes every model in the same direction: after each context, the
+    // probabilities approach the frequencies with which the tokens follow this context in the
+    // training text, as far as the model's weights allow it.
     let mut lines = vec!["steps          w    P(bell)     loss".to_owned()];
     let mut weight = w;
     for step in 0..=12 {
@@ -529,10 +582,12 @@ fn p_bell(w: f32) -> f32 {
 }
 
 fn small_training(book: &mut Notebook) -> Result<Trained> {
-    // A GPT learns in the same way as the model with a single weight, but it has many weights. We
-    // train a small GPT, so that the training takes only about a second. This GPT reads only the
-    // first 5,000 characters of the story. Its tokens are words (section 2.3), because GPT-2's
-    // vocabulary of 50,257 tokens would require too many weights.
+    // A GPT learns in the same way as the model with a single weight, but it has many weights. The
+    // model of section 5.1.3 has {book_weights:.0} million weights, so training it takes minutes.
+    // (The notebook of the book's training run does this.) This section runs the same loop with a
+    // GPT that is small enough to be trained in about a second. It reads only the first 5,000
+    // characters of the story. Its tokens are words (section 2.3), because GPT-2's vocabulary of
+    // 50,257 tokens would require too many weights.
     book.listing(
         "tests/notebooks/small_model.rs",
         "pub(crate) fn small_loaders(",
@@ -551,6 +606,14 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         ("batches to train on", train_loader.len()),
         ("batches to validate", val_loader.len()),
     ];
+    book.aside(|book| {
+        let of_book = GptConfig {
+            context_length: 256,
+            ..GptConfig::GPT2_124M
+        };
+        let size = of_book.size().unwrap_or_default();
+        book.value("book_weights", size.total() as f64 / 1e6);
+    });
     book.value("weights", model.num_parameters());
     book.value("batches", train_loader.len());
     let sizes = sizes.map(|(what, count)| format!("{what:<24} {count:>7}"));
@@ -597,10 +660,11 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // Are the gradients of the backward pass right? Each of them can be checked by a finite
     // difference, like the gradient of the single weight w. The cell checks the gradients of three
     // weights of the output layer: the weight of the first feature in the row of each of the first
-    // three targets. Computing all {weights:,} gradients by finite differences would take {twice:,}
-    // forward passes of the model, whereas the backward pass takes only about as long as two
-    // forward passes.
-    let mut lines = vec!["weight of          finite difference     backward".to_owned()];
+    // three targets. The two columns of the output differ by at most {apart}.
+    //
+    // Computing all {weights:,} gradients by finite differences would take {twice:,} forward passes
+    // of the model, whereas the backward pass takes only about as long as two forward passes.
+    let mut checks = Vec::new();
     for &target in &targets[..3] {
         let place = [target as usize, 0];
         let loss_at = |change: f32| {
@@ -611,25 +675,76 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         let h = 0.05;
         let slope = (loss_at(h)? - loss_at(-h)?) / (2.0 * h);
         let gradient = head_of(&mut gradients.clone())[place];
-        let word = tokenizer.decode(&[target])?;
+        checks.push((tokenizer.decode(&[target])?, slope, gradient));
+    }
+    let mut lines = vec!["weight of          finite difference     backward".to_owned()];
+    for (word, slope, gradient) in &checks {
         lines.push(format!("{word:<16} {slope:19.5} {gradient:12.5}"));
-        book.aside(|book| {
-            let is_near = (slope - gradient).abs() < 2e-4 + 0.02 * gradient.abs();
-            book.holds("the gradients agree", is_near);
-        });
     }
     book.value("twice", 2 * model.num_parameters());
     book.yours("three gradients", &lines.join("\n"));
+    book.aside(|book| {
+        let apart = |(_, slope, gradient): &(String, f32, f32)| (slope - gradient).abs();
+        let is_near = checks.iter().all(|it| apart(it) < 2e-4 + 0.02 * it.2.abs());
+        book.holds("the gradients agree", is_near);
+        let farthest = checks.iter().map(apart).fold(0.0, f32::max);
+        book.value("apart", format!("{farthest:.6}"));
+        for (name, is_rising) in [("rising", true), ("falling", false)] {
+            let words = checks.iter().filter(|it| (it.2 < 0.0) == is_rising);
+            let words: Vec<String> = words.map(|it| format!("\"{}\"", it.0)).collect();
+            let none = words.is_empty();
+            let words = words.join(" and ");
+            book.value(name, if none { "none of them" } else { &words });
+        }
+    });
+    book.asks(
+        "A step of gradient descent uses these gradients. For which of the three words does it increase the weight?",
+        "It increases a weight if the gradient is negative, and decreases it if the gradient is positive. In the table, the gradient is negative for {rising} and positive for {falling}.",
+    );
+    // Now look at the sizes of all gradients. The cell sorts the gradients that aren't 0 by their
+    // absolute value. ({zeros:%} of the gradients are exactly 0. Most of these belong to the token
+    // embedding: the batch contains only {batch_words} of the {vocab_size} words, and the rows of
+    // all other words don't take part in the computation.)
+    let mut sizes = Vec::new();
+    gradients.visit("", &mut |_, view| {
+        sizes.extend(view.iter().map(|gradient| gradient.abs()))
+    });
+    let all = sizes.len();
+    sizes.retain(|&size| size > 0.0);
+    sizes.sort_by(f32::total_cmp);
+    let [small, large] = [sizes.len() / 100, sizes.len() * 99 / 100].map(|at| sizes[at]);
+    let lines = [
+        format!("gradients other than 0         {:>9}", sizes.len()),
+        format!("the smallest hundredth, up to  {small:>9.1e}"),
+        format!("the largest hundredth, from    {large:>9.1e}"),
+        format!(
+            "ratio of the last two numbers  {:>9.0}",
+            (large / small).floor()
+        ),
+    ];
+    book.aside(|book| {
+        let words: HashSet<&u32> = batch.input_ids.iter().collect();
+        book.value("batch_words", words.len());
+        book.value("vocab_size", config.vocab_size);
+        book.value("zeros", 1.0 - sizes.len() as f64 / all as f64);
+        book.value("spread", (large / small).floor());
+        book.holds("gradients differ in size", large > 100.0 * small);
+        let idle = (config.vocab_size - words.len()) * config.emb_dim;
+        book.holds(
+            "most zeros are in the token embedding",
+            2 * idle > all - sizes.len(),
+        );
+    });
+    book.yours("sizes of the gradients", &lines.join("\n"));
 
     // The *optimizer* is the rule by which a training step changes the weights. The training step
     // of the single weight used *gradient descent*: weight - learning rate x gradient.
     //
     // Gradient descent has two problems. The gradient of a weight differs from batch to batch, so
-    // the steps zigzag. Moreover, the gradients of different weights differ in size. In the
-    // training step above, the largest hundredth of the gradients are at least {spread:,} times as
-    // large as the smallest hundredth, so no single learning rate suits all weights. The small GPT
-    // is therefore trained with the optimizer *AdamW*, which keeps two running means for each
-    // weight:
+    // the steps zigzag. Moreover, the gradients of different weights differ in size. In the cell
+    // above, the gradients in the largest hundredth are at least {spread:,} times as large as those
+    // in the smallest hundredth, so no single learning rate suits all weights. The small GPT is
+    // therefore trained with the optimizer *AdamW*, which keeps two running means for each weight:
     //
     // - m is the mean of about the last ten gradients of the weight. In this mean, differences
     //   between the batches largely cancel out.
@@ -640,22 +755,17 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // gradients always have the same sign and about the same size therefore moves by about the
     // learning rate in each step, whether its gradients are large or small. A weight whose
     // gradients keep changing sign hardly moves.
+    //
+    // Why does the listing compute `m_hat` and `v_hat`? Both means start at 0, so they are too
+    // small at first. After step 1, m is only 0.1 times the gradient, and v is only 0.001 times its
+    // square. In step t, the listing therefore divides m by 1 - 0.9^t and v by 1 - 0.999^t, which
+    // corrects both means. The tiny number `eps` prevents a division by 0 if all gradients of a
+    // weight have been 0.
     book.listing("crates/train/src/adamw.rs", "pub fn step_plain<");
     // In this example, AdamW changes three weights that start at 0. The gradient of the first
     // weight is always 100, the gradient of the second is always 0.001, and the gradient of the
     // third alternates between 1 and -1. The cell prints the weights after twenty steps with a
-    // learning rate of 0.01.
-    book.aside(|book| {
-        let mut sizes = Vec::new();
-        gradients.visit("", &mut |_, view| {
-            sizes.extend(view.iter().map(|it| it.abs()))
-        });
-        sizes.retain(|&size| size > 0.0); // words that aren't in the batch have no gradient
-        sizes.sort_by(f32::total_cmp);
-        let [small, large] = [sizes.len() / 100, sizes.len() * 99 / 100].map(|at| sizes[at]);
-        book.value("spread", large / small);
-        book.holds("gradients differ in size", large > 100.0 * small);
-    });
+    // learning rate of 0.01. Guess first: how far does each weight move?
     let mut three = Linear::new(3, 1, false, &mut rng);
     three.weight.fill(0.0);
     let without_decay = AdamWConfig {
@@ -673,11 +783,19 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     book.aside(|book| {
         let moved = three.weight.row(0).mapv(f32::abs);
         let is_so = (moved[0] - 0.2).abs() < 1e-3 && (moved[1] - 0.2).abs() < 1e-3;
-        book.holds("both move by the learning rate", is_so && moved[2] < 0.02);
+        let third_moves_little = (moved[2] - 0.0169).abs() < 1e-4;
+        book.holds(
+            "both move by the learning rate",
+            is_so && third_moves_little,
+        );
         let kept = (1.0 - AdamWConfig::default().lr * 0.1).powi(1000);
         book.value("kept", kept);
     });
     book.yours("three weights after twenty steps", &three.weight);
+    // In twenty steps, the first two weights moved by 20 x 0.01 = 0.2, which is the learning rate
+    // in each step, although the first gradient is 100,000 times as large as the second. The third
+    // weight moved by only 0.0169. Of this distance, 0.01 comes from the first step, in which m
+    // contains only a single gradient.
 
     // The W in the name AdamW stands for *weight decay*. In each step, AdamW also multiplies each
     // weight by 1 - learning rate x 0.1. In a thousand steps with the book's learning rate, a
@@ -688,10 +806,11 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // Why does the book train with a learning rate of 0.0004? In each step, AdamW changes a weight
     // by up to about the learning rate, so the learning rate should be small compared with the
     // weights. In a linear layer with 768 inputs, the initial weights lie between -{bound:.3} and
-    // {bound:.3}, so a step changes a typical weight by about {share:%}. After the 90 steps of the
-    // book's training run, the weights can be quite different, and yet no single batch can destroy
-    // what the model has learned from the others. A small model has fewer and larger weights, so it
-    // can take larger steps.
+    // {bound:.3}, so a step changes a typical weight by about {share:%}. In the 90 steps of the
+    // book's training run, a weight can move by up to about 90 x 0.0004 = 0.036, as far as the
+    // largest initial weight is from 0. The weights can therefore become quite different, and yet
+    // no single batch can destroy what the model has learned from the others. A small model has
+    // fewer and larger weights, so it can take larger steps.
     //
     // Three additional techniques help in long training runs. The command `gpt train` has an option
     // for each of them, and appendix D of the book describes them:
@@ -804,6 +923,11 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         book.value("last_val_loss", last[1]);
         book.value("first_train_loss", losses[0][0]);
         book.value("of_a_guess_here", (config.vocab_size as f64).ln());
+        let of_a_guess = (config.vocab_size as f64).ln();
+        let is_worse = last[1] > losses[0][1].max(of_a_guess) && last[1] < 15.0;
+        let worse = format!("On the text that it hasn't seen, the trained model is even worse than a model that gives all words the same probability. Its perplexity (section 5.1.2) is {:.1} for the training text, but {:.0} for the validation text, although the vocabulary has only {} words.", perplexity(last[0]), perplexity(last[1]), config.vocab_size);
+        book.value("worse_than_a_guess", if is_worse { &worse } else { "" });
+        book.holds("the last validation loss is that of no guess", is_worse);
         let is_overfit = best > 0 && best < num_epochs && last[1] > losses[best][1] + 0.3;
         book.holds(
             "the model overfits",
@@ -838,10 +962,11 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // {first_train_loss:.2}, close to ln V = {of_a_guess_here:.2}, which is the loss of a model
     // that gives all V tokens of the vocabulary the same probability. At the end, the training loss
     // is {last_train_loss:.2}. The validation loss is lowest after epoch {best_epoch}, at
-    // {best_val_loss:.2}, and it is {last_val_loss:.2} at the end. If the training loss falls while
-    // the validation loss rises, the model *overfits*: it learns the training text by heart, and
-    // what it learns doesn't help with a different text. More text, a smaller model, dropout,
-    // weight decay and stopping earlier reduce overfitting.
+    // {best_val_loss:.2}, and it is {last_val_loss:.2} at the end. {worse_than_a_guess}
+    //
+    // If the training loss falls while the validation loss rises, the model *overfits*: it learns
+    // the training text by heart, and what it learns doesn't help with a different text. More text,
+    // a smaller model, dropout, weight decay and stopping earlier reduce overfitting.
 
     // Finally, the trained model continues the first words of its training text by greedy decoding.
     let prompt = first_words(text, &tokenizer)?;
@@ -851,10 +976,26 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         "the trained model writes",
         &token_ids_to_text(&token_ids, &tokenizer)?,
     );
+    let pairs = pairs_of(text, &tokenizer)?;
+    book.aside(|book| {
+        let ids = token_ids.row(0).to_vec();
+        let [distinct, known] = variety(&ids[ids.len() - 21..], &pairs);
+        book.value("distinct", distinct);
+        book.value("known_pairs", known);
+    });
+    // Compare this text with that of the untrained model in section 5.1.1. Of the 20 new words and
+    // punctuation marks, {known_pairs} follow the one before them somewhere in the training text,
+    // too. The more the model learns which words follow each other, the larger this number becomes,
+    // but that alone doesn't make a meaningful sentence.
+    book.asks(
+        "Does the text repeat itself? Why is this typical of greedy decoding?",
+        "Of the 20 new words and punctuation marks, {distinct} are different. Longer texts repeat themselves more often, because greedy decoding always makes the same choice in the same situation. If a text returns to words that it contained before, the most probable continuation is often the same as before, so the text goes around in a circle. Section 5.3 draws words at random, which breaks the circle, and counts the repetitions.",
+    );
     Ok(Trained {
         model,
         tokenizer,
         prompt,
+        pairs,
     })
 }
 
@@ -891,11 +1032,14 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 
     // In a thousand draws, the number of times that a word is drawn is close to a thousand times
     // its probability. The word "forward" has a probability of {p_forward:.3} and is drawn
-    // {n_forward} times. (These draws always start from the same seed, so the field in the cell
-    // above doesn't change them.)
+    // {n_forward} times. The word "toward" has a probability of {p_toward:.3} and is drawn
+    // {n_first_toward} times. (These draws always start from the same seed, so the field in the
+    // cell above doesn't change them.)
     let sampled_ids = sampled_tokens(&probas);
     book.value("p_forward", probas[FORWARD]);
     book.value("n_forward", sampled_ids[FORWARD]);
+    book.value("p_toward", probas[TOWARD]);
+    book.value("n_first_toward", sampled_ids[TOWARD]);
     book.prints(
         "In [32]",
         &with_words(sampled_ids),
@@ -919,18 +1063,24 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
     // What effect does dividing the logits by T have? Softmax turns the difference between two
     // logits into the ratio of their probabilities, e^difference (section 3.3.1). Dividing the
-    // difference by T raises this ratio to the power 1/T. Without a temperature, "forward" is
-    // {ratio:.2} times as probable as "toward". With T = {temperature}, it is {ratio_of_colder:,}
-    // times as probable, because the ratio is raised to the power 1/{temperature}. In a thousand
-    // draws, "toward" now appears {n_toward} times.
+    // difference by T raises this ratio to the power 1/T. A temperature of 1 leaves all
+    // probabilities as they are, and "forward" is then {ratio} times as probable as "toward". With
+    // T = {temperature}, it is {ratio_of_colder} times as probable, because the ratio is raised to
+    // the power 1/{temperature}.
+    //
+    // With this temperature, "toward" is expected {expected_toward:.0} times in a thousand draws,
+    // and it is drawn {n_toward} times. Differences between these counts are normal, because the
+    // draws are random. If a word with a small probability is expected n times, the actual count
+    // typically differs from n by about √n.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     let of_colder = temperature;
     book.aside(|book| {
         let ratio = |probas: &Array1<f32>| f64::from(probas[FORWARD]) / f64::from(probas[TOWARD]);
         let power = 1.0 / f64::from(temperature);
-        book.value("ratio", ratio(&probas));
-        book.value("ratio_of_colder", ratio(&colder));
+        book.value("ratio", in_words(ratio(&probas)));
+        book.value("ratio_of_colder", in_words(ratio(&colder)));
+        book.value("expected_toward", 1000.0 * colder[TOWARD]);
         book.value("n_toward", sampled_tokens(&colder)[TOWARD]);
         let error = ratio(&colder) / ratio(&probas).powf(power) - 1.0;
         book.holds("the ratio is raised to the power 1/T", error.abs() < 1e-3);
@@ -952,11 +1102,21 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 
     // If the temperature is above 1, each ratio is raised to a power below 1, which brings the
     // probabilities closer together. The generated text becomes more varied, but unsuitable words
-    // become more probable. With T = {temperature}, "pizza" is drawn {n_pizza} times as the
-    // continuation of "every effort moves you".
+    // become more probable. With T = {temperature}, "forward" is {ratio_of_hotter} times as
+    // probable as "toward". As the continuation of "every effort moves you", the word "pizza" has a
+    // probability of {p_pizza:.4} at T = 1 and of {p_pizza_hotter:.4} at T = {temperature}. It is
+    // therefore expected {expected_pizza:.0} times in a thousand draws, and it is drawn {n_pizza}
+    // times.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
-    book.value("n_pizza", sampled_tokens(&hotter)[PIZZA]);
+    book.aside(|book| {
+        let ratio = f64::from(hotter[FORWARD]) / f64::from(hotter[TOWARD]);
+        book.value("ratio_of_hotter", in_words(ratio));
+        book.value("p_pizza", probas[PIZZA]);
+        book.value("p_pizza_hotter", hotter[PIZZA]);
+        book.value("expected_pizza", 1000.0 * hotter[PIZZA]);
+        book.value("n_pizza", sampled_tokens(&hotter)[PIZZA]);
+    });
     book.prints(
         "In [36]",
         &with_words(sampled_tokens(&hotter)),
@@ -992,7 +1152,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "What is the effect of a temperature of 0.001? And of a temperature of 1000?",
-        "At a temperature of 0.001, the most probable word has a probability of {of_coldest:.3}, so sampling is almost the same as greedy decoding. At a temperature of 1000, all probabilities lie between {least_of_hottest:.3} and {most_of_hottest:.3}, so the nine words are about equally probable, and the text becomes nonsense. Try both temperatures in the fields.",
+        "At a temperature of 0.001, the most probable word has a probability of {of_coldest:.3}, so sampling is almost the same as greedy decoding. At a temperature of 1000, all probabilities lie between {least_of_hottest} and {most_of_hottest}, so the nine words are about equally probable, and the text becomes nonsense. Try both temperatures in the fields.",
     );
     book.aside(|book| {
         let at = |temperature| softmax_with_temperature(&next_token_logits, temperature);
@@ -1000,8 +1160,11 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
             return;
         };
         book.value("of_coldest", coldest[FORWARD]);
-        book.value("least_of_hottest", hottest.fold(1.0f32, |a, &b| a.min(b)));
-        book.value("most_of_hottest", hottest.fold(0.0f32, |a, &b| a.max(b)));
+        // The bounds are rounded down and up, so that all probabilities lie between them.
+        let least = (1e4 * hottest.fold(1.0f32, |a, &b| a.min(b))).floor() / 1e4;
+        let most = (1e4 * hottest.fold(0.0f32, |a, &b| a.max(b))).ceil() / 1e4;
+        book.value("least_of_hottest", format!("{least:.4}"));
+        book.value("most_of_hottest", format!("{most:.4}"));
         let is_so = coldest[FORWARD] > 0.999 && hottest.iter().all(|p| (p - 0.111).abs() < 0.001);
         book.holds("0.001 is greedy, and 1000 makes all words equal", is_so);
     });
@@ -1041,8 +1204,9 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
 
     // Softmax gives the excluded words a probability of 0, because e to the power of minus infinity
-    // is 0. The probabilities of the remaining words increase so that they sum to 1 again. For
-    // example, the probability of "forward" changes from {p_forward:.4} to {p_forward_of_top:.4}.
+    // is 0. The probabilities of the remaining words are multiplied by a common factor, so that
+    // they sum to 1 again. For example, the probability of "forward" changes from {p_forward:.4} to
+    // {p_forward_of_top:.4}.
     let topk_probas = softmax(&new_logits, Axis(0));
     book.value("p_forward_of_top", topk_probas[FORWARD]);
     book.prints(
@@ -1063,8 +1227,33 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         })
     });
     book.asks(
-        "Which method of section 4.7 gives the same result as top-k sampling with k = 1?",
-        "Greedy decoding gives the same result. With k = 1, only the most probable token remains, so it is always drawn, whatever the temperature is.",
+        "Suppose that top-k sampling keeps two words. Does it change the ratio of their probabilities?",
+        "No. The ratio depends only on the difference between the two logits, and top-k sampling doesn't change the logits that it keeps. As long as it keeps both \"forward\" and \"toward\", the first is {ratio} times as probable as the second. Only a temperature changes this ratio.",
+    );
+    // Now we combine the two methods: the logits that top-k sampling keeps are divided by the
+    // temperature before softmax is applied. In In [36], the words that are excluded here were
+    // drawn {n_excluded} times in a thousand draws. Now they are never drawn, however high the
+    // temperature is.
+    let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
+    let both = softmax_with_temperature(&new_logits, temperature)?;
+    book.aside(|book| {
+        let hot = sampled_tokens(&hotter);
+        let excluded = (0..vocab.len()).filter(|id| !top_pos.contains(id));
+        book.value("n_excluded", excluded.map(|id| hot[id]).sum::<u64>());
+        let drawn = sampled_tokens(&both);
+        let mut excluded = (0..vocab.len()).filter(|id| !top_pos.contains(id));
+        book.holds(
+            "no excluded word is drawn",
+            excluded.all(|id| drawn[id] == 0),
+        );
+    });
+    book.yours("top-k with a temperature", &both);
+    // How large should k be? No number suits every position. After "once upon a", hardly any word
+    // but "time" fits, so a large k admits unsuitable words. After "her name was", hundreds of
+    // names fit, so a small k excludes suitable ones. A common compromise is a k of about 40.
+    book.asks(
+        "What does top-k sampling do with k = 1? Does the temperature still matter?",
+        "It always chooses the most probable token, like the greedy decoding of section 4.7. The temperature doesn't matter, because only one token remains, and its probability is 1.",
     );
     Ok(())
 }
@@ -1075,15 +1264,41 @@ struct Trained {
     tokenizer: SimpleTokenizerV1,
     /// First words of the training text. They are the prompt with which the model generates text.
     prompt: String,
+    /// All pairs of neighboring tokens in the training text.
+    pairs: HashSet<Vec<u32>>,
+}
+
+/// Returns all pairs of neighboring tokens in the part of the text on which the small model is
+/// trained.
+fn pairs_of(text: &str, tokenizer: &SimpleTokenizerV1) -> Result<HashSet<Vec<u32>>> {
+    let ids = tokenizer.encode(text)?;
+    let train_ids = &ids[..ids.len() * 9 / 10];
+    Ok(train_ids.windows(2).map(<[u32]>::to_vec).collect())
+}
+
+/// Returns how many of the generated tokens are distinct, and how many of them also follow the
+/// token before them in one of the `pairs`. The first of the `ids` is the last token of the prompt,
+/// so it doesn't count as generated.
+fn variety(ids: &[u32], pairs: &HashSet<Vec<u32>>) -> [usize; 2] {
+    let distinct: HashSet<&u32> = ids[1..].iter().collect();
+    let known = ids.windows(2).filter(|&pair| pairs.contains(pair));
+    [distinct.len(), known.count()]
 }
 
 fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.section("5.3.3", "Modifying the text generation function");
-    // The goal of this section is to write a function that generates text with a temperature and
-    // top-k sampling. It is the greedy loop of section 4.7 with a top-k filter before softmax and a
-    // random draw after it. Because the logits can't be divided by 0, temperature 0 means greedy
-    // decoding. The function can also stop when it draws the token `eos_id`, which marks the end of
-    // a text.
+    // So far, we have drawn a single word from a list of nine. Does drawing at random also help a
+    // real model, and what does it cost? The goal of this section is to write a function that
+    // generates text with a temperature and top-k sampling, and to compare its texts with those of
+    // greedy decoding.
+    //
+    // The function is the greedy loop of section 4.7 with a top-k filter before softmax and a
+    // random draw after it. As in section 4.7, only the last position predicts a new token. The
+    // filter can be applied before the temperature, because dividing the logits by a positive
+    // number doesn't change their order. The logits can't be divided by 0, so temperature 0 means
+    // greedy decoding, which very small temperatures approach. The function can also stop when it
+    // draws the token `eos_id`. In training texts, this token separates one text from the next, so
+    // a trained model predicts it at the end of a text.
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
     // In this cell, the small GPT of section 5.2 continues the first words of its training text.
     // Compare the result with the text that greedy decoding generated in section 5.2. Then change
@@ -1093,6 +1308,7 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
         model,
         tokenizer,
         prompt,
+        pairs,
     } = trained;
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let sampling = BookSampling {
@@ -1123,6 +1339,31 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
         let is_so = greedy.is_some() && greedy == only_one && greedy.as_ref() != Some(&token_ids);
         book.holds("k = 1 is greedy, and this text isn't", is_so);
     });
+    // A single text proves little, so this cell generates 500 words and punctuation marks at each
+    // of four temperatures, of which 0 stands for greedy decoding. It counts the different words
+    // and punctuation marks, and how many of the 500 also follow the one before them somewhere in
+    // the training text. {compromise}
+    let mut lines = vec!["temperature   different words   also in the training text".to_owned()];
+    let mut counts = Vec::new();
+    for temperature in [0.0, 0.5, 1.4, 5.0] {
+        let sampling = BookSampling {
+            max_new_tokens: 500,
+            temperature,
+            ..sampling
+        };
+        let ids = generate(&model, idx.clone(), sampling, &mut rng)?;
+        let [distinct, known] = variety(&ids.row(0).to_vec()[idx.ncols() - 1..], &pairs);
+        lines.push(format!("{temperature:11.1} {distinct:17} {known:27}"));
+        counts.push([distinct, known]);
+    }
+    book.aside(|book| {
+        let [greedy, low, high] = [counts[0], counts[1], counts[2]];
+        let is_so = greedy[0] < low[0] && low[0] < high[0] && low[1] > high[1] + 50;
+        let compromise = format!("Greedy decoding repeats {} different words. At temperature 1.4, the text contains {} different words, but only {} of the 500 follow the one before them in the training text, too. At temperature 0.5, {} do, and the text still contains {} different words, so this temperature is a better compromise for such a weak model.", greedy[0], high[0], high[1], low[1], low[0]);
+        book.value("compromise", if is_so { &compromise } else { "" });
+        book.holds("a low temperature is a compromise", is_so);
+    });
+    book.yours("variety and quality", &lines.join("\n"));
     book.asks(
         "Should a program that writes code use a high or a low temperature? And what about a program that invents names for a shop?",
         "A low temperature is better for code, which must be correct: at most positions, only a few tokens are right. A high temperature is better for names, which should be surprising, and a bad suggestion does no harm.",
@@ -1166,6 +1407,15 @@ const TOWARD: usize = 7;
 const VOCAB: [&str; 9] = [
     "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
 ];
+
+/// Formats a ratio of two probabilities, with two decimals if it is small.
+fn in_words(ratio: f64) -> String {
+    match ratio {
+        ..10.0 => format!("{ratio:.2}"),
+        ..1e6 => format!("{ratio:.0}"),
+        _ => "more than a million".to_owned(),
+    }
+}
 
 /// Returns how often each word of [`VOCAB`] was drawn, one word per line, as the book prints it. If
 /// `counts` is shorter than the vocabulary, the last words are left out.

@@ -158,11 +158,13 @@ pub fn generate(
     settings.check()?;
     let mut ended = vec![false; idx.nrows()];
     for _ in 0..sampling.max_new_tokens {
+        // 1. Compute the logits at the last position.
         let first = idx.ncols().saturating_sub(sampling.context_size);
         let idx_cond = idx.slice(s![.., first..]); // (batch, at most context_size)
         let hidden = model.forward_hidden(&idx_cond)?;
         let logits = model.logits(&hidden.slice(s![.., -1.., ..])); // (batch, 1, vocab_size)
         let logits = logits.index_axis(Axis(1), 0); // (batch, vocab_size)
+        // 2. Keep the `top_k` largest logits and compute the probabilities.
         let mut next = Vec::with_capacity(idx.nrows());
         let mut probabilities = Vec::new(); // (batch, vocab_size), row after row
         for logits in logits.rows() {
@@ -176,10 +178,12 @@ pub fn generate(
                 next.push(greedy_id(&logits)?);
             }
         }
+        // 3. Draw a token for each text. (At temperature 0, it was chosen above.)
         if temperature > 0.0 {
             let drawn = rng.multinomial_rows(&probabilities, vocab_size)?;
             next.extend(drawn.into_iter().map(|id| id as u32));
         }
+        // 4. Stop if all texts have ended. Otherwise, append the tokens.
         if let Some(eos_id) = sampling.eos_id {
             for (next, ended) in next.iter_mut().zip(&mut ended) {
                 *ended |= *next == eos_id;
