@@ -21,7 +21,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
         "A GPT combines the attention of chapter 3 with two simple parts, normalization and a small network, and repeats this combination twelve times. This chapter builds the parts, puts them together, counts the parameters, and generates text with the untrained model.",
         "chapters 2 and 3.",
-        50,
+        55,
     );
     book.part(architecture);
     book.part(normalization_and_feed_forward);
@@ -44,8 +44,8 @@ fn architecture(book: &mut Notebook) -> Result<()> {
     // can't do anything useful yet, because it already runs and its shapes show how the parts fit
     // together. Each of the following sections then builds a part that replaces a placeholder.
     //
-    // A model's sizes and rates are called its *configuration*. The smallest GPT-2 model has the
-    // following configuration:
+    // A model's sizes and rates are called its *configuration*. The book uses the following
+    // configuration for the smallest GPT-2 model:
     //
     // - `vocab_size` = {vocab_size}, the number of tokens that the tokenizer knows;
     // - `context_length` = {context_length}, the largest number of tokens that the model can
@@ -56,7 +56,8 @@ fn architecture(book: &mut Notebook) -> Result<()> {
     // - `n_heads` = {n_heads}, the number of attention heads in each block;
     // - `drop_rate` = {drop_rate}, the probability of dropout during training;
     // - `qkv_bias` = {qkv_bias}, which means that no *bias*, a vector of learned numbers, is added
-    //   to the matrix products that give the queries, keys and values.
+    //   to the matrix products that give the queries, keys and values. (OpenAI's GPT-2 has these
+    //   biases.)
     book.aside(|book| {
         let config = GptConfig::GPT2_124M;
         book.value("vocab_size", config.vocab_size);
@@ -214,7 +215,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     // Next, we subtract each row's mean from the numbers in the row and divide the differences by
     // the square root of the row's variance. Apart from rounding errors, each row now has a mean of
-    // 0 and a variance of 1. Numbers that were equal, such as the zeros in a row of In [6], are
+    // 0 and a variance of 1, unless all of its numbers are equal: its variance is then 0, and
+    // dividing by 0 gives NaN. Numbers that were equal, such as the zeros in a row of In [6], are
     // still equal after the normalization, but they are no longer 0.
     let out_norm = (&out - &mean) / var.sqrt();
     book.prints(
@@ -245,9 +247,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     //   For 768 features, this makes the variance only 767/768 = 0.9987 times as large, but GPT-2's
     //   weights were trained with this variance.
     // - A small number, *epsilon* = {eps}, is added to the variance so that a row of equal numbers
-    //   doesn't cause a division by 0. Because of epsilon, the first row's new variance is
-    //   {normed_1:.4} instead of 1: the variance was {biased_1:.5} before the normalization, and
-    //   {biased_1:.5} / ({biased_1:.5} + {eps}) = {normed_1:.4}.
+    //   doesn't cause a division by 0. {of_epsilon}
     // - Each normalized feature is multiplied by a *scale*, and a *shift* is added to the product.
     //   Both are parameters. The scale starts at 1 and the shift at 0, and training can change them
     //   if a different range of numbers works better for a feature.
@@ -266,15 +266,20 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.aside(|book| {
         let before = var_of(&out, 0.0)[[0, 0]];
         book.value("eps", format!("{:.5}", ln.eps));
-        book.value("biased_1", before);
-        book.value("normed_1", var[[0, 0]]);
         let by_hand = before / (before + ln.eps);
         book.holds(
             "epsilon gives the variance",
             (by_hand - var[[0, 0]]).abs() < 1e-5,
         );
         let hundredfold = var_of(&ln.forward(&(&out * 100.0)), 0.0)[[0, 0]];
-        book.value("hundredfold", hundredfold);
+        // If all numbers of the first row are equal, their variance is 0, and the sentences don't
+        // apply.
+        let (eps, after) = (ln.eps, var[[0, 0]]);
+        let of_epsilon = format!("Because of epsilon, the first row's new variance is {after:.4} instead of 1: the variance was {before:.5} before the normalization, and {before:.5} / ({before:.5} + {eps:.5}) = {after:.4}.");
+        let of_hundredfold = format!("Only epsilon has less effect: the variance of the normalized first row becomes {hundredfold:.4} instead of {after:.4}.");
+        let applies = before > 1e-4;
+        book.value("of_epsilon", if applies { &of_epsilon } else { "" });
+        book.value("of_hundredfold", if applies { &of_hundredfold } else { "" });
     });
     book.prints(
         "In [12]",
@@ -291,7 +296,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "A row is multiplied by 100 before the normalization. How does the result change?",
-        "The result hardly changes at all. The row's mean and its standard deviation, which is the square root of the variance, also become 100 times as large, so the factor cancels out. Only epsilon has less effect: the variance of the normalized first row becomes {hundredfold:.4} instead of {normed_1:.4}. This is the purpose of layer normalization. However large its inputs are, the next layer gets numbers of about the same size.",
+        "The result hardly changes at all. The row's mean and its standard deviation, which is the square root of the variance, also become 100 times as large, so the factor cancels out. {of_hundredfold} This is the purpose of layer normalization. However large its inputs are, the next layer gets numbers of about the same size.",
     );
     book.section(
         "4.3",
@@ -306,8 +311,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // Why do GPT models use the activation function *GELU* instead of ReLU? The derivative of ReLU
     // is 0 for all negative numbers. If an output of the first linear layer is negative for every
     // token, the weights that compute this output get a gradient of 0 and stop learning. GELU is
-    // smooth, and its derivative isn't 0 for small negative numbers, so these weights still get a
-    // gradient and can learn.
+    // smooth, and its derivative is 0 at only one negative number (about -0.75), although it is
+    // tiny for very negative numbers. These weights therefore still get a gradient and can learn.
     book.listing("crates/gpt/src/plain.rs", "pub fn gelu<");
     // GELU multiplies x by a number close to the probability that a random number with a standard
     // normal distribution is smaller than x. For a large x, this probability is almost 1, and for a
@@ -416,8 +421,8 @@ fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn deep_network(");
 
     // The first network has {n_layers:w} small layers and no shortcut connections. The cell prints
-    // the mean absolute gradient of each layer's weights. In the first layer, this mean is only
-    // {share_without:.3} times as large as in the last layer.
+    // the mean absolute gradient of each layer's weights. In the first layer, this mean is
+    // {share_without} times as large as in the last layer.
     let n_layers = book.input("n_layers", 5, 2..=12);
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let sample_input = array![[1.0, 0.0, -1.0]];
@@ -439,8 +444,8 @@ layers.4.0.weight has gradient mean of 0.005049645435065031",
     );
 
     // The second network has the same weights, but it also has shortcut connections. In its first
-    // layer, the mean absolute gradient is {share_with:.3} times as large as in its last layer, and
-    // {times_larger:,} times as large as it was without shortcuts.
+    // layer, the mean absolute gradient is {share_with} times as large as in its last layer, and
+    // {times_larger} times as large as it was without shortcuts.
     rng.reseed(seed);
     let model_with_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, true, &mut rng)?;
     let gradients = model_with_shortcut.mean_absolute_gradients(&sample_input, &target);
@@ -457,10 +462,11 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
 
     book.aside(|book| {
-        let share = |gradients: &[f32]| gradients[0] / gradients[n_layers - 1];
+        let share = |gradients: &[f32]| significant(gradients[0] / gradients[n_layers - 1]);
         book.value("share_without", share(&without_shortcut));
         book.value("share_with", share(&gradients));
-        book.value("times_larger", gradients[0] / without_shortcut[0]);
+        let times_larger = significant(gradients[0] / without_shortcut[0]);
+        book.value("times_larger", times_larger);
     });
     book.draws("Gradients with and without shortcuts", || {
         let layers: Array1<f32> = (0..n_layers as u16).map(f32::from).collect();
@@ -490,7 +496,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     // the first layer's mean absolute gradient.
     //
     // (The field for the number of layers above allows at most 12 layers. The network has no
-    // normalization layers, so each shortcut makes the activations larger, and in much deeper
+    // normalization layers, so the activations usually grow from layer to layer, and in much deeper
     // networks, the gradients would grow with them.)
     let mut lines = vec!["layers    without shortcuts    with shortcuts".to_owned()];
     let mut medians = Vec::new();
@@ -540,7 +546,7 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     // The transformer block in this cell takes a batch of two texts with four tokens each, where
     // each token is a vector of {emb_dim} features, and returns an array of the same shape.
     let mut rng = TorchRng::manual_seed(123);
-    let emb_dim = book.input("emb_dim", 768, 1..=768);
+    let emb_dim = book.input("emb_dim", 768, 4..=768);
     let x = Array3::from_shape_vec((2, 4, emb_dim), rng.rand(2 * 4 * emb_dim))?;
     let config = GptConfig {
         emb_dim,
@@ -804,8 +810,9 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
         "The length of the text is {n_prompt} in the first step and {longest} in the last step. The sum of all lengths is {processed}, although the number of new tokens is only {max_new_tokens}. Practical programs avoid this repetition: they store the keys and values of earlier tokens in a *KV cache*.",
     );
 
-    // The generated text is nonsense because the model's weights are random. Because the weights
-    // come from the book's seed, the model generates the same nonsense as in the book.
+    // The generated text is nonsense because the model's weights are random. The weights come from
+    // the book's seed, so the model generates the same nonsense from the book's prompt as in the
+    // book.
     let tokenizer = Gpt2Tokenizer::new();
     let decoded_text = token_ids_to_text(&out, &tokenizer)?;
     book.prints(
@@ -819,8 +826,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
 
     book.section("gpt.py", "The chapter in one file, and its test");
-    // The book's file gpt.py contains the code of the whole chapter. It creates the same model from
-    // the same seed as section 4.6 and generates ten tokens.
+    // The book's file gpt.py contains the code of chapters 2 to 4 that the model needs. It creates
+    // the same model from the same seed as section 4.6 and generates ten tokens.
     let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",
@@ -880,6 +887,24 @@ fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
     }
     gradients.sort_by(f32::total_cmp);
     Ok(gradients[gradients.len() / 2])
+}
+
+/// Formats the ratio of two numbers with at least two significant digits.
+pub(crate) fn significant(ratio: f32) -> String {
+    match ratio {
+        0.0 => "0".to_owned(),
+        ..1.0 => {
+            let zeros = -ratio.log10().floor();
+            format!("{ratio:.*}", zeros as usize + 1)
+        }
+        ..10.0 => format!("{ratio:.2}"),
+        ..1e3 => format!("{ratio:.0}"),
+        ..1e6 => {
+            let whole = ratio.round() as u32;
+            format!("{},{:03}", whole / 1000, whole % 1000)
+        }
+        _ => "more than a million".to_owned(),
+    }
 }
 
 /// Returns the mean absolute gradients of all layers, with one line of text for each layer, as the

@@ -1,8 +1,8 @@
 //! 4.4 Shortcut connections
 //!
-//! In the backward pass of a deep network, gradients become smaller from layer to layer, so the
-//! first layers learn very little. A shortcut connection adds the input of a layer to its output.
-//! The gradient passes through this sum unchanged.
+//! In the backward pass of a deep network, gradients often become smaller from layer to layer, so
+//! the first layers learn very little. A shortcut connection adds the input of a layer to its
+//! output. The gradient passes through this sum unchanged.
 //!
 //! Pass x through the layers, one after another. Add a shortcut connection around each layer whose
 //! output has as many numbers as its input. Other layers have no shortcut connection.
