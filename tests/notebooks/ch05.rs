@@ -25,6 +25,7 @@ use train::{
     perplexity,
 };
 
+use crate::ch04::significant;
 use crate::small_model::{beginning, first_words, small_config, small_loaders};
 use crate::{Lines, Notebook};
 
@@ -32,7 +33,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
         "How good is a model, and how does it become better? This chapter measures a model's quality by one number, the loss. It explains how training changes the weights so that the loss falls, first for a single weight and then for a small model that you train. Finally, it shows several ways to choose the next token.",
         "chapter 4.",
-        70,
+        75,
     );
     book.part(untrained_model);
     book.part(story);
@@ -52,16 +53,16 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.value("of_a_guess", 50_257f64.ln());
     // The goal of this section is to see what a model generates before it is trained. This text is
     // the starting point with which we compare later results. Training also needs a number that
-    // says how good or bad the model is, which section 5.1.2 computes. We use the model of section
-    // 4.6 and the greedy loop of section 4.7, which always chooses the token with the largest
-    // logit. Two short functions convert between texts and ids: `text_to_token_ids` turns a text
-    // into a batch of ids, and `token_ids_to_text` turns ids into a text.
+    // says how good or bad the model is, which section 5.1.2 computes. We use a model like that of
+    // section 4.6 and the greedy loop of section 4.7, which always chooses the token with the
+    // largest logit. Two short functions convert between texts and ids: `text_to_token_ids` turns a
+    // text into a batch of ids, and `token_ids_to_text` turns ids into a text.
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
     // Because the model's weights are random numbers, its continuation of the prompt is nonsense.
     //
-    // The context length is 256 tokens instead of 1,024, because shorter windows need less memory
-    // and time. Moreover, a tenth of a short story is used for validation (section 5.1.3). The
+    // The context length is 256 tokens instead of 1,024, so that training needs less memory and
+    // computation. Moreover, a tenth of a short story is used for validation (section 5.1.3). The
     // stories of this chapter have fewer than 7,000 tokens, so this part wouldn't fill a window of
     // 1,024 tokens.
     let config = GptConfig {
@@ -344,8 +345,9 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         "torch.Size([2, 256]) torch.Size([2, 256])",
     );
 
-    // Together, the batches contain {used_tokens:,} of the {total_tokens:,} tokens. The remaining
-    // tokens at the end of each part don't fill a window or a batch, so they aren't used.
+    // Together, the batches contain {used_tokens:,} of the {total_tokens:,} tokens. The tokens at
+    // the end of each part that don't fill a window aren't used. If the number of training windows
+    // is odd, one more window, chosen by the shuffling, is left out of each epoch.
     let mut tokens_of = |loader: &DataLoader| {
         let lengths = loader.epoch(&mut rng);
         lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
@@ -543,10 +545,12 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
         chart(&around, PLAIN)
     });
 
-    // If the learning rate isn't too large, repeated training steps bring the loss to its lowest
-    // point, at which the gradient is 0. At this point, the model gives "bell" a probability of
-    // 0.75, because "bell" follows "the" three times out of four in the training text. Training
-    // with this loss pushes every model in the same direction: after each context, the
+    // If the learning rate is small enough and the training step is repeated often enough, the loss
+    // falls to its lowest point, at which the gradient is 0. At this point, the model gives "bell"
+    // a probability of 0.75, because "bell" follows "the" three times out of four in the training
+    // text.
+    //
+    // Training with this loss pushes every model in the same direction: after each context, the
     // probabilities approach the frequencies with which the tokens follow this context in the
     // training text, as far as the model's weights allow it.
     let mut lines = vec!["steps          w    P(bell)     loss".to_owned()];
@@ -741,25 +745,26 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // of the single weight used *gradient descent*: weight - learning rate x gradient.
     //
     // Gradient descent has two problems. The gradient of a weight differs from batch to batch, so
-    // the steps zigzag. Moreover, the gradients of different weights differ in size. In the cell
-    // above, the gradients in the largest hundredth are at least {spread:,} times as large as those
-    // in the smallest hundredth, so no single learning rate suits all weights. The small GPT is
-    // therefore trained with the optimizer *AdamW*, which keeps two running means for each weight:
+    // the steps zigzag. Moreover, the gradients of different weights differ in size. Among the
+    // gradients that aren't 0 in the training step above, those in the largest hundredth are at
+    // least {spread:,} times as large as those in the smallest hundredth, so no single learning
+    // rate suits all weights. The small GPT is therefore trained with the optimizer *AdamW*, which
+    // keeps two running means for each weight:
     //
     // - m is the mean of about the last ten gradients of the weight. In this mean, differences
     //   between the batches largely cancel out.
     // - v is the mean of the squares of about the last thousand gradients of the weight. The square
     //   root of v is the typical size of the weight's gradient.
     //
-    // In each step, AdamW subtracts learning rate x m / √v from the weight. A weight whose
-    // gradients always have the same sign and about the same size therefore moves by about the
-    // learning rate in each step, whether its gradients are large or small. A weight whose
-    // gradients keep changing sign hardly moves.
+    // In each step, AdamW subtracts learning rate x m / √v from the weight, after it has corrected
+    // both means for their start at 0. A weight whose gradients always have the same sign and about
+    // the same size therefore moves by about the learning rate in each step, whether its gradients
+    // are large or small. A weight whose gradients keep changing sign hardly moves.
     //
-    // Why does the listing compute `m_hat` and `v_hat`? Both means start at 0, so they are too
-    // small at first. After step 1, m is only 0.1 times the gradient, and v is only 0.001 times its
-    // square. In step t, the listing therefore divides m by 1 - 0.9^t and v by 1 - 0.999^t, which
-    // corrects both means. The tiny number `eps` prevents a division by 0 if all gradients of a
+    // How does the listing correct the two means? Because they start at 0, they are too small at
+    // first. After step 1, m is only 0.1 times the gradient, and v is only 0.001 times its square.
+    // In step t, the listing therefore divides m by 1 - 0.9^t and v by 1 - 0.999^t, which gives
+    // `m_hat` and `v_hat`. The tiny number `eps` prevents a division by 0 if all gradients of a
     // weight have been 0.
     book.listing("crates/train/src/adamw.rs", "pub fn step_plain<");
     // In this example, AdamW changes three weights that start at 0. The gradient of the first
@@ -803,14 +808,14 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // therefore stays large only if its gradients keep it large, which makes it harder for the
     // model to learn a text by heart.
     //
-    // Why does the book train with a learning rate of 0.0004? In each step, AdamW changes a weight
-    // by up to about the learning rate, so the learning rate should be small compared with the
-    // weights. In a linear layer with 768 inputs, the initial weights lie between -{bound:.3} and
-    // {bound:.3}, so a step changes a typical weight by about {share:%}. In the 90 steps of the
-    // book's training run, a weight can move by up to about 90 x 0.0004 = 0.036, as far as the
-    // largest initial weight is from 0. The weights can therefore become quite different, and yet
-    // no single batch can destroy what the model has learned from the others. A small model has
-    // fewer and larger weights, so it can take larger steps.
+    // Why does the book train with a learning rate of 0.0004? In each step, AdamW usually changes a
+    // weight by at most about the learning rate, so the learning rate should be small compared with
+    // the weights. In a linear layer with 768 inputs, the initial weights lie between -{bound:.3}
+    // and {bound:.3}, so a step changes a typical weight by about {share:%}. In the 90 steps of the
+    // book's training run, a weight can move by about 90 x 0.0004 = 0.036, as far as the largest
+    // initial weight is from 0. The weights can therefore become quite different, and yet no single
+    // batch can destroy what the model has learned from the others. A small model has fewer and
+    // larger weights, so it can take larger steps.
     //
     // Three additional techniques help in long training runs. The command `gpt train` has an option
     // for each of them, and appendix D of the book describes them:
@@ -928,6 +933,15 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         let worse = format!("On the text that it hasn't seen, the trained model is even worse than a model that gives all words the same probability. Its perplexity (section 5.1.2) is {:.1} for the training text, but {:.0} for the validation text, although the vocabulary has only {} words.", perplexity(last[0]), perplexity(last[1]), config.vocab_size);
         book.value("worse_than_a_guess", if is_worse { &worse } else { "" });
         book.holds("the last validation loss is that of no guess", is_worse);
+        let [best_loss, last_loss] = [losses[best][1], last[1]];
+        let when_to_stop = if best == 0 {
+            format!("The validation loss is never lower than {best_loss:.2}, its value before the training. This training therefore doesn't help the model to predict a text that it hasn't seen.")
+        } else if best == num_epochs {
+            format!("The validation loss is lowest after the last epoch, at {best_loss:.2}. You should keep this model, and you could find out whether further epochs make it even better.")
+        } else {
+            format!("You should stop after epoch {best}. The model then has its lowest validation loss, {best_loss:.2}, so it is best at predicting a text that it hasn't seen. After the last epoch, the validation loss is {last_loss:.2}.")
+        };
+        book.value("when_to_stop", when_to_stop);
         let is_overfit = best > 0 && best < num_epochs && last[1] > losses[best][1] + 0.3;
         book.holds(
             "the model overfits",
@@ -955,13 +969,13 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         chart(&curves, PLAIN)
     });
     book.asks(
-        "After which epoch would you stop and keep the model, and why not after the last one?",
-        "You should stop after epoch {best_epoch}. The model then has its lowest validation loss, {best_val_loss:.2}, so it is best at predicting a text that it hasn't seen. After the last epoch, the validation loss is {last_val_loss:.2}.",
+        "After which epoch would you stop and keep the model?",
+        "{when_to_stop}",
     );
     // Compare the curves of the training loss and the validation loss. The training loss starts at
     // {first_train_loss:.2}, close to ln V = {of_a_guess_here:.2}, which is the loss of a model
     // that gives all V tokens of the vocabulary the same probability. At the end, the training loss
-    // is {last_train_loss:.2}. The validation loss is lowest after epoch {best_epoch}, at
+    // is {last_train_loss:.2}. The validation loss is lowest at epoch {best_epoch}, where it is
     // {best_val_loss:.2}, and it is {last_val_loss:.2} at the end. {worse_than_a_guess}
     //
     // If the training loss falls while the validation loss rises, the model *overfits*: it learns
@@ -1076,10 +1090,10 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     let of_colder = temperature;
     book.aside(|book| {
-        let ratio = |probas: &Array1<f32>| f64::from(probas[FORWARD]) / f64::from(probas[TOWARD]);
-        let power = 1.0 / f64::from(temperature);
-        book.value("ratio", in_words(ratio(&probas)));
-        book.value("ratio_of_colder", in_words(ratio(&colder)));
+        let ratio = |probas: &Array1<f32>| probas[FORWARD] / probas[TOWARD];
+        let power = 1.0 / temperature;
+        book.value("ratio", significant(ratio(&probas)));
+        book.value("ratio_of_colder", significant(ratio(&colder)));
         book.value("expected_toward", 1000.0 * colder[TOWARD]);
         book.value("n_toward", sampled_tokens(&colder)[TOWARD]);
         let error = ratio(&colder) / ratio(&probas).powf(power) - 1.0;
@@ -1101,17 +1115,18 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
 
     // If the temperature is above 1, each ratio is raised to a power below 1, which brings the
-    // probabilities closer together. The generated text becomes more varied, but unsuitable words
-    // become more probable. With T = {temperature}, "forward" is {ratio_of_hotter} times as
-    // probable as "toward". As the continuation of "every effort moves you", the word "pizza" has a
-    // probability of {p_pizza:.4} at T = 1 and of {p_pizza_hotter:.4} at T = {temperature}. It is
-    // therefore expected {expected_pizza:.0} times in a thousand draws, and it is drawn {n_pizza}
-    // times.
+    // probabilities closer together. The generated text then becomes more varied, but unsuitable
+    // words become more probable.
+    //
+    // With T = {temperature}, "forward" is {ratio_of_hotter} times as probable as "toward". As the
+    // continuation of "every effort moves you", the word "pizza" has a probability of {p_pizza:.4}
+    // at T = 1 and of {p_pizza_hotter:.4} at T = {temperature}. At the latter temperature, it is
+    // expected {expected_pizza:.0} times in a thousand draws, and it is drawn {n_pizza} times.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.aside(|book| {
-        let ratio = f64::from(hotter[FORWARD]) / f64::from(hotter[TOWARD]);
-        book.value("ratio_of_hotter", in_words(ratio));
+        let ratio_of_hotter = significant(hotter[FORWARD] / hotter[TOWARD]);
+        book.value("ratio_of_hotter", ratio_of_hotter);
         book.value("p_pizza", probas[PIZZA]);
         book.value("p_pizza_hotter", hotter[PIZZA]);
         book.value("expected_pizza", 1000.0 * hotter[PIZZA]);
@@ -1177,7 +1192,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 
     // With k = {top_k}, top-k sampling keeps the logits that this cell prints first. After them,
     // the cell prints their positions in the list of logits, which are the ids of the words.
-    let top_k = book.input("top_k", 3, 1..=100);
+    let top_k = book.input("top_k", 3, 1..=8);
     let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
         .filter(|&id| new_logits[id].is_finite())
@@ -1194,8 +1209,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     // Top-k sampling replaces the logits of all other words with minus infinity, as the causal mask
     // does with the scores of later words.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn top_k_filter(");
-    // In the output, {excluded:w} of the nine logits are minus infinity, and the others are
-    // unchanged.
+    // In the output, top-k sampling has replaced {excluded:w} of the nine logits with minus
+    // infinity. The others are unchanged.
     book.value("excluded", vocab.len() - top_pos.len());
     book.prints(
         "In [38]",
@@ -1407,15 +1422,6 @@ const TOWARD: usize = 7;
 const VOCAB: [&str; 9] = [
     "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
 ];
-
-/// Formats a ratio of two probabilities, with two decimals if it is small.
-fn in_words(ratio: f64) -> String {
-    match ratio {
-        ..10.0 => format!("{ratio:.2}"),
-        ..1e6 => format!("{ratio:.0}"),
-        _ => "more than a million".to_owned(),
-    }
-}
 
 /// Returns how often each word of [`VOCAB`] was drawn, one word per line, as the book prints it. If
 /// `counts` is shorter than the vocabulary, the last words are left out.
