@@ -1,4 +1,4 @@
-//! Translation of ch02.ipynb, which turns a text into tokens, windows and embeddings.
+//! Rust port of ch02.ipynb, which turns a text into tokens, training windows and embedding vectors.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -48,10 +48,10 @@ fn the_text(book: &mut Notebook) -> Result<()> {
     // letter says almost nothing on its own, and a text has several times as many letters as words,
     // so the model would have to read and write much longer sequences.
 
-    // We need a text to work on. The text in this cell has {characters:,} characters. (Python's
-    // `len` counts the characters of a string, whereas Rust's `len()` counts its bytes, so the Rust
-    // code counts the characters one by one. The `?` makes a Rust function return early with an
-    // error where Python would raise an exception.)
+    // We need a text to work on. The text that this cell reads has {characters:,} characters. (In
+    // Python, `len` counts the characters of a string. In Rust, `len()` counts its bytes, so this
+    // code counts the characters with `chars().count()`. The `?` makes a Rust function return early
+    // with an error where Python would raise an exception.)
     let raw_text = book.the_verdict()?;
     book.value("characters", raw_text.chars().count());
     book.prints(
@@ -78,9 +78,9 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     );
 
     // Punctuation marks carry meaning. For example, they show where a sentence ends and whether it
-    // is a question, so the model should see them. But a word and the comma after it should be two
-    // tokens. Otherwise the model would need one token for the word alone and an additional token
-    // for each combination of the word with a punctuation mark.
+    // is a question. The model should therefore see them, but as tokens of their own. Otherwise, it
+    // would need one token for a word alone and an additional token for each combination of this
+    // word with a punctuation mark.
     //
     // The second attempt therefore also splits the text at commas and periods. However, the result
     // still contains the spaces, and it contains an empty string wherever two separators are
@@ -88,9 +88,9 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
-    // Now we remove the empty strings and the white space from the list of pieces. The number of
-    // tokens that are left is {left}. The Python code does this with a list comprehension that
-    // contains `if item.strip()`, and the Rust code does it with a filter.
+    // Next, we remove the empty strings and the white space from the list of pieces, which leaves a
+    // list of tokens whose length is {left}. The Python code does this with a list comprehension
+    // that contains `if item.strip()`, whereas the Rust code uses a filter.
     let result = without_blanks(&result);
     book.value("left", result.len());
     book.prints(
@@ -116,7 +116,7 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "How many tokens do \"don't\" and \"well-known\" become? Guess, then type them into the field above.",
-        "\"don't\" becomes three tokens, `don`, `'` and `t`, because the apostrophe is a separator, like a comma. \"well-known\" stays one token, because a single hyphen isn't a separator. A tokenizer that consists only of rules needs a rule for each such case. GPT-2's tokenizer (section 2.5) also has a few rules, one of which keeps `'t` together, but it learns from a text how to spell the pieces.",
+        "\"don't\" becomes three tokens, `don`, `'` and `t`, because the apostrophe is a separator, like a comma. \"well-known\" stays one token, because a single hyphen isn't a separator. A tokenizer that consists only of rules needs a rule for each such case. GPT-2's tokenizer (section 2.5) also has a few rules, one of which keeps `'t` together, but it learns from a text which pieces it should use.",
     );
     book.holds(
         "don't is three tokens, and well-known is one",
@@ -126,8 +126,8 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
 }
 
 fn vocabulary(book: &mut Notebook) -> Result<()> {
-    // Now `preprocess` splits the whole text into tokens. Look at the first 30 tokens. What would
-    // you change about the splitting rules?
+    // Next, `preprocess` splits the whole text into tokens. Look at the first 30 tokens in the
+    // output. Which of the splitting rules would you change?
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let first = &preprocessed[..30.min(preprocessed.len())];
@@ -158,24 +158,26 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     book.prints("In [9]", &preprocessed.len(), "4690");
 
     book.section("2.3", "Converting tokens into token IDs");
-    // A model can't compute with words, so each distinct token gets a number, its *id*. The ids are
-    // also the row numbers of the table of vectors in section 2.7. The goal of this section is to
-    // build a tokenizer that converts a text into ids and ids back into a text.
+    // A model can calculate only with numbers, so each distinct token is assigned a number, its
+    // *id*. An id is also a row number in the table of vectors that section 2.7 introduces. The
+    // goal of this section is to build a tokenizer that converts a text into ids and converts ids
+    // back into a text.
 
     // The distinct tokens are sorted and numbered from 0. This list is the *vocabulary*. It has
     // {distinct:,} tokens, far fewer than the {tokens:,} tokens of the text, because frequent words
     // occur again and again.
     //
-    // Why are the tokens sorted? The ids are only names, so any order would work. But a trained
-    // model works only with the ids with which it was trained, and because of the sorting, the same
-    // text always gives the same ids.
+    // Why are the tokens sorted? The ids are only names, so any order would work. However, a
+    // trained model must be used with the same ids with which it was trained. Sorting ensures that
+    // the same text always produces the same vocabulary and therefore the same ids.
     let vocab = build_vocabulary(&preprocessed);
     book.value("distinct", vocab.len());
     book.prints("In [10]", &vocab.len(), "1130");
 
-    // How many of the distinct tokens occur only once? To count them, this cell sorts all tokens of
-    // the text, so that equal tokens are next to each other. The result is {once:%} of the distinct
-    // tokens. A model could learn little about these tokens from this text.
+    // How many of the distinct tokens occur only once in the text? To count them, this cell sorts
+    // all tokens of the text, so that equal tokens are next to each other. The tokens that occur
+    // only once make up {once:%} of the vocabulary. A model could learn little about them from this
+    // text.
     let mut sorted = preprocessed.clone();
     sorted.sort_unstable();
     let groups = sorted.chunk_by(|one, other| one == other);
@@ -247,12 +249,12 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     );
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV1 {");
-    // The tokenizer uses the vocabulary in both directions: `encode` splits a text and looks up the
-    // id of each token, and `decode` looks up the token of each id. The output contains one id for
-    // each token of the text. {repeated}
+    // The tokenizer uses the vocabulary in both directions: its method `encode` splits a text into
+    // tokens and looks up the id of each token, and its method `decode` looks up the token for each
+    // id. The output of this cell contains one id for each token of the text. {repeated}
     //
-    // (`SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary, so no other code can
-    // change it. In Rust, this is called a *move*.)
+    // (`SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary, so the variable `vocab`
+    // can't be used afterward. In Rust, this is called a *move*.)
     let tokenizer = SimpleTokenizerV1::new(vocab);
     let text = book.input_of_text("text", [OF_BOOK, &known(raw_text)], ..=1000);
     book.aside(|book| {
@@ -294,7 +296,8 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The example text of section 2.3 in the document, which consists of words from the book's text.
+/// Example text from section 2.3 of the original ch02.ipynb. All of its words occur in the book's
+/// text.
 const OF_BOOK: &str =
     "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.";
 
@@ -315,9 +318,9 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     // What happens to a word that isn't in the vocabulary? The goal of this section is to build a
     // tokenizer that can encode any text, even if it contains unknown words.
 
-    // The word "Hello" isn't in the vocabulary, so the tokenizer of section 2.3 can't encode the
-    // text in this cell. Its method `encode` returns an error that gives the unknown word and the
-    // word's position.
+    // The word "Hello" isn't in the vocabulary, so the tokenizer from section 2.3 can't encode the
+    // text in this cell. Instead of ids, `encode` returns an error that contains the unknown word
+    // and its position in the text.
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocessed));
@@ -354,10 +357,10 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.prints("In [20]", &ids, "[1127, 1128, 1129, 1130, 1131]");
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV2 {");
-    // The second tokenizer, `SimpleTokenizerV2`, gives each unknown word the id of `<|unk|>`, which
-    // is {unk_id}. The id of `<|endoftext|>` is {end_id}. `preprocess` doesn't split
-    // `<|endoftext|>`, because `<` and `|` aren't separators. With spaces around it, it is
-    // therefore a single token. {look_for}
+    // The second tokenizer, `SimpleTokenizerV2`, replaces each unknown word with `<|unk|>`, whose
+    // id is {unk_id}. The id of `<|endoftext|>` is {end_id}. The characters `<` and `|` aren't
+    // separators, so `preprocess` keeps `<|endoftext|>` together as a single token if there are
+    // spaces around it. {look_for}
     book.aside(|book| {
         for (name, token) in [("unk_id", UNK), ("end_id", ENDOFTEXT)] {
             book.value(name, vocab.id(token).unwrap_or_default());
@@ -383,8 +386,8 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
         "[1131, 5, 355, 1126, 628, 975, 10, 1130, 55, 988, 956, 984, 722, 988, 1131, 7]",
     );
 
-    // Decoding can't restore the unknown words, because each of them has become `<|unk|>`. In this
-    // text, that affects {unknown:w} of the tokens: {which}.
+    // Decoding can't restore the unknown words, because each of them was replaced with `<|unk|>`.
+    // In this text, the number of unknown words is {unknown:w}: {which}.
     let decoded = tokenizer.decode(&ids)?;
     book.aside(|book| {
         let vocab = tokenizer.vocabulary();
@@ -406,14 +409,14 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
         &decoded,
         "<|unk|>, do you like tea? <|endoftext|> In the sunlit terraces of the <|unk|>.",
     );
-    // Other tokenizers have other special tokens. For example, `[BOS]` and `[EOS]` mark the
-    // beginning and the end of a text, `[PAD]` fills up the shorter texts of a batch, and `[UNK]`
-    // stands for an unknown word. GPT-2's tokenizer has only `<|endoftext|>`. It needs no token for
-    // unknown words, because it can spell every word with shorter pieces, as the next section
-    // shows.
+    // Other tokenizers use different special tokens. For example, `[BOS]` and `[EOS]` mark the
+    // beginning and the end of a text, `[PAD]` pads the shorter texts of a batch to the length of
+    // the longest one, and `[UNK]` stands for an unknown word. GPT-2's tokenizer uses only
+    // `<|endoftext|>`. It doesn't need a token for unknown words, because it can spell any word
+    // with shorter pieces, as the next section shows.
     book.asks(
         "Could a model answer a question about \"Hello\" with this tokenizer?",
-        "No. \"Hello\" and all other unknown words have the same id, so the model can't tell them apart. A larger vocabulary would help with this word, but there will always be words that it lacks, such as names and spelling mistakes.",
+        "No. \"Hello\" and all other unknown words have the same id, so the model can't tell them apart. A larger vocabulary could contain this word, but it would still lack other words, such as rare names and spelling mistakes.",
     );
     Ok(())
 }
@@ -442,10 +445,10 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     // size. Before the first merge, GPT-2's tokenizer divides the text into words. A single space
     // before a word belongs to the word, and merges never cross the boundary between two words.
 
-    // Which pair of adjacent bytes is the most frequent one in this tiny text? Count the pairs by
-    // hand, and then compare your counts with the output, which shows up to five of the most
-    // frequent pairs. Pairs that cross the boundary between two words aren't counted. Vertical
-    // lines separate the pieces.
+    // Which pair of adjacent bytes occurs most often in this tiny text? Count the pairs by hand
+    // before you look at the output, which lists up to five of the most frequent pairs. A vertical
+    // line separates the two pieces of a pair. Pairs that cross the boundary between two words
+    // aren't counted.
     let tiny_text = book.input("tiny_text", "low low lower lowest".to_owned(), 1..=200);
     let mut counts = BTreeMap::new();
     for word in gpt2_pieces(&tiny_text) {
@@ -461,13 +464,13 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     }
     book.yours("Pair counts", &lines.join("\n"));
 
-    // The output shows how the tiny text is split into pieces before the first merge and after each
-    // merge. The loop ends after four merges, or earlier if no pair occurs twice. {first_merge} If
-    // several pairs are equally frequent, the pair with the smallest ids is joined first.
+    // The output shows the pieces of the tiny text before the first merge and after each merge. The
+    // loop ends after four merges, or earlier if no pair occurs twice. {first_merge} If several
+    // pairs are equally frequent, the pair with the smallest ids is merged first.
     //
     // After each merge, the pairs are counted again, because the new piece forms new pairs with its
-    // neighbors. In the last line, the number of pieces is {pieces_after}, compared with
-    // {pieces_before} in the first line.
+    // neighbors. The number of pieces is {pieces_before} in the first line of the output and
+    // {pieces_after} in the last line.
     let mut lines = Vec::new();
     for merges in 0..=4 {
         let config = BpeConfig {
@@ -490,9 +493,9 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
             let first_merge = match bpe.merges().first() {
                 Some(it) => {
                     let (left, right) = (spelled_id(it.left), spelled_id(it.right));
-                    format!("The first merge joins \"{left}\" and \"{right}\".")
+                    format!("The first merge combines \"{left}\" and \"{right}\".")
                 }
-                None => "Here, no pair occurs twice, so nothing is joined.".to_owned(),
+                None => "In this text, no pair occurs twice, so nothing is merged.".to_owned(),
             };
             book.value("first_merge", first_merge);
             book.value("pieces_before", tiny_text.len());
@@ -506,13 +509,14 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     // makes 50,257 tokens. A frequent word is a single token, and a rare word consists of several
     // tokens. Because every byte is a token, any text can be encoded.
     //
-    // Which words become single tokens, and which become several tokens? {split_words} {lone_space}
+    // Which words become single tokens, and which words are split into several tokens?
+    // {split_words} {lone_space}
     //
-    // The special token `<|endoftext|>` has the id 50256, and this call of `encode_allowing`
-    // permits it. If a text contains a special token that isn't permitted, `encode_allowing`
-    // returns an error, so that users can't insert special tokens by typing them. (In contrast,
-    // `encode` always converts `<|endoftext|>` into 50256, and `encode_ordinary` splits it into
-    // several tokens like ordinary text.)
+    // The special token `<|endoftext|>` has the id 50256. In this cell, the second argument of
+    // `encode_allowing` permits this token. If a text contains a special token that isn't
+    // permitted, `encode_allowing` returns an error, so users can't insert special tokens by typing
+    // them. (In contrast, `encode` always converts `<|endoftext|>` into 50256, and
+    // `encode_ordinary` splits it into several tokens like ordinary text.)
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input(
         "text",
@@ -591,14 +595,14 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     // makes its predictions, and *targets*, which are the right answers, and to group both into
     // *batches*, each of which the model processes at once.
 
-    // First, we encode the whole text with GPT-2's tokenizer, which splits it into {total_tokens:,}
+    // First, we encode the whole text with GPT-2's tokenizer, which produces {total_tokens:,}
     // tokens. {than_words} On average, a token stands for {per_gpt2_token:.1} characters.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let enc_text = Corpus::from_text(raw_text, &tokenizer)?;
     book.aside(|book| {
         let (total, words) = (enc_text.len(), preprocess(raw_text).len());
-        let more = "That is more than in section 2.2, although GPT-2's vocabulary is far larger, because rare words are split and line breaks are tokens, too.";
+        let more = "Although GPT-2's vocabulary is far larger than the vocabulary of section 2.3, this is more than the number of tokens in section 2.2, because GPT-2's tokenizer splits rare words and also represents line breaks by tokens.";
         book.value("total_tokens", total);
         book.value("than_words", if total > words { more } else { "" });
         book.value("per_gpt2_token", raw_text.chars().count() as f64 / total as f64);
@@ -607,11 +611,12 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.prints("In [30]", &enc_text.len(), "5145");
 
     book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
-    // A training example is a pair of *windows*. The number of tokens in each window is
-    // context_size = {context_size}. The input x is a window of the text, and the target y is the
-    // window that begins one token later. The id at each position in y is therefore the right
-    // answer for the same position in x. Compare the two lines of output. (The book's Python code
-    // slices the list of ids twice. In this notebook, `GptDataset` creates both windows.)
+    // A training example is a pair of *windows*, each of which contains context_size tokens. In
+    // this cell, context_size is {context_size}. The input x is a window of the text, and the
+    // target y is the window that begins one token later. The id at each position in y is therefore
+    // the right answer for the same position in x. Compare the two lines of output. (The book's
+    // Python code slices the list of ids twice. In this notebook, `GptDataset` creates both
+    // windows.)
     let first = 50.min(enc_text.len());
     let enc_sample = Corpus::from_ids(&enc_text.read(first..)?[..]);
     let context_size = book.input("context_size", 4, 1..=64);
@@ -625,10 +630,10 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.prints("In [32]", x, "x: [290, 4920, 2241, 287]");
     book.prints("In [32]", y, "y:      [4920, 2241, 287, 257]");
 
-    // One pair of windows contains an exercise for each input token. The first exercise is to
-    // predict the second token, given the first. Each of the other exercises adds one token to the
-    // given tokens and predicts the token after it. The causal mask of chapter 3 lets the model do
-    // all exercises of a window at once.
+    // A pair of windows contains one prediction task for each input token. In the first task, the
+    // model must predict the second token from the first. Each later task adds one token to the
+    // known tokens and asks for the token that follows them. With the causal mask of chapter 3, the
+    // model can do all tasks of a window at once.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (&x[..i], y[i - 1]);
@@ -644,8 +649,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 [290, 4920, 2241, 287] ----> 257",
     );
 
-    // Here is the same with text instead of ids. The model must learn to predict the token to the
-    // right of each arrow from the text to the left of it.
+    // This cell shows the same prediction tasks with text instead of ids. The model must learn to
+    // predict the token to the right of each arrow from the text to the left of the arrow.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (tokenizer.decode(&x[..i])?, tokenizer.decode(&y[i - 1..i])?);
@@ -689,10 +694,10 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         "crates/dataloader/src/loader.rs",
         "pub fn create_dataloader_v1(",
     );
-    // A *data loader* cuts the whole text into windows and delivers them in batches. The number of
-    // windows in a batch is batch_size = {batch_size}, and the number of tokens in a window is
-    // max_length = {max_length}. (Python's keyword arguments become the fields of a struct in
-    // Rust.)
+    // A *data loader* cuts the whole text into windows and delivers them in batches. Each batch
+    // contains batch_size windows, and each window contains max_length tokens. In this cell,
+    // batch_size is {batch_size}, and max_length is {max_length}. (Where Python uses keyword
+    // arguments, the Rust code sets the fields of a struct.)
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 1, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -701,7 +706,8 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         drop_last: true,
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-    // The seed has an effect only with `shuffle`, which puts the windows in random order.
+    // The seed has an effect only if `shuffle` is true, in which case the windows are in random
+    // order.
     let mut data_iter = dataloader.epoch(&mut TorchRng::manual_seed(0));
     let first_batch = data_iter.next().context("a batch")??;
     book.prints(
@@ -715,11 +721,10 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         "tensor([[ 367, 2885, 1464, 1807]])",
     );
 
-    // The *stride*, which is {stride} in this example, is the number of tokens from the start of
-    // one window to the start of the next. If the stride is smaller than max_length, the windows
+    // The *stride* is the number of tokens from the start of one window to the start of the next,
+    // which is {stride} in this example. If the stride is smaller than max_length, the windows
     // overlap. Compare the second batch with the first. (The code contains two question marks
-    // because two errors are possible: there may be no second batch, or reading the batch may
-    // fail.)
+    // because two things can fail: there may be no second batch, or reading it may fail.)
     let second_batch = data_iter.next().context(
         "the text is long enough for only one batch; use a smaller batch_size or stride",
     )??;
@@ -738,9 +743,8 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
     // twice. Overlapping windows would repeat tokens, and the model would overfit sooner, which
     // means that it would learn the text by heart.
     //
-    // The data loader in this cell has a stride of {stride}, and the number of tokens in a window
-    // is {max_length}. The number of windows in a batch is {batch_size}, and each row is a window.
-    // {look_41}
+    // The data loader in this cell uses a stride of {stride}, a max_length of {max_length} and a
+    // batch_size of {batch_size}. Each row of the output is a window. {look_41}
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 8, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -783,14 +787,14 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         [ 5975,   284,   502,   284],
         [ 3285,   326,    11,   287]])",
     );
-    // How many windows does the text give, and how many batches? Each window needs its inputs and
-    // one more token as its last target. The {total_tokens:,} tokens give {windows:,} windows,
-    // which is ({total_tokens:,} - {max_length}) / {stride}, rounded up. The number of windows that
-    // `drop_last` leaves out, because they don't fill a batch, is {left_out}.
+    // How many windows and batches does the text provide? Each window needs its inputs and one more
+    // token as its last target. The {total_tokens:,} tokens are therefore enough for {windows:,}
+    // windows, which is ({total_tokens:,} - {max_length}) / {stride}, rounded up. The number of
+    // windows that `drop_last` leaves out, because they don't fill a batch, is {left_out}.
     //
-    // For training, we set `shuffle` to true, so that a batch contains windows from different parts
-    // of the text. Neighboring passages are similar, so without shuffling, the windows of a batch
-    // would all pull the weights in similar directions.
+    // For training, we set `shuffle` to true, so that each batch contains windows from different
+    // parts of the text. Neighboring passages are similar. Without shuffling, all windows of a
+    // batch would therefore push the model's weights in similar directions.
     let windows_and_batches = [dataloader.dataset().len(), dataloader.len()];
     book.aside(|book| {
         let [windows, batches] = windows_and_batches;
@@ -802,16 +806,16 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
     book.yours("Windows and batches", &windows_and_batches);
     book.asks(
         "What happens to the windows if the stride is larger than `max_length`? What if it is smaller?",
-        "If the stride is larger, some tokens are in no input window. If it is larger by just one, each skipped token is still the last target of the window before it, but with an even larger stride, some tokens aren't used at all. If the stride is smaller, the windows overlap, and the tokens in the overlap belong to more than one window.",
+        "If the stride is larger, some tokens don't belong to any input window. If the stride is larger by just one, each skipped token is still the last target of the window before it, but with an even larger stride, some tokens aren't used at all. If the stride is smaller, the windows overlap, and the tokens in the overlap belong to more than one window.",
     );
     Ok(())
 }
 
 fn token_embeddings(book: &mut Notebook) -> Result<()> {
     book.section("2.7", "Creating token embeddings");
-    // An id is only a position in a list. A larger id doesn't mean more of anything, so a model
-    // can't compute with ids. It needs several numbers for each token, each of which can describe a
-    // different aspect of the token. Together, these numbers form a vector, which is called the
+    // An id is only a position in a list. A larger id doesn't mean more of anything, so ids aren't
+    // suitable for calculations. A model needs several numbers for each token, which can describe
+    // different aspects of the token. Together, these numbers form a vector, which is called the
     // token's *embedding*. The goal of this section is to create a table with one vector for each
     // id.
     //
@@ -819,9 +823,9 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
     // with similar meanings have similar embeddings, because they occur in similar texts. What the
     // model learns about one of these words therefore also helps with the others.
 
-    // The embedding table in this cell has six rows, one for each id, and its number of columns is
-    // {output_dim}. The numbers in the table are random, but they are the same in every run, and
-    // the same as PyTorch's for the seed {seed}.
+    // The embedding table in this cell has the shape (6, {output_dim}), with one row for each of
+    // six ids. The numbers in the table are random, but a seed always produces the same numbers.
+    // For the seed {seed}, they are the same numbers as in PyTorch.
     let input_ids = array![2, 3, 5, 1];
     let (vocab_size, output_dim) = (6, book.input("output_dim", 3, 1..=64));
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
@@ -846,14 +850,14 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         "tensor([[-0.4015,  0.9666, -1.1481]], grad_fn=<EmbeddingBackward0>)",
     );
 
-    // How can training change the rows of a table? A lookup gives the same result as a matrix
-    // product. In this cell, the left matrix is a *one-hot* row, which has a 1 at the index three
-    // and zeros elsewhere. In the product, every row of the table except the fourth is multiplied
-    // by zero.
+    // How can training change the rows of a table? To answer this, we use the fact that a lookup is
+    // equivalent to a matrix product. In this cell, the left matrix is a *one-hot* row, which has a
+    // 1 at the index three and zeros elsewhere. In the product, every row of the table except the
+    // fourth is multiplied by zero, so only the fourth row remains.
     //
-    // The table is therefore the weight matrix of an ordinary linear layer, and training adjusts it
-    // like all other weights. In practice, the lookup replaces the product, because it skips the
-    // multiplications by zero.
+    // The table can therefore be regarded as the weight matrix of a linear layer, and training
+    // adjusts it in the same way as all other weights. In practice, a model looks up the rows
+    // instead of computing the product, because a lookup avoids the multiplications by zero.
     let mut one_hot = Array2::zeros((1, vocab_size));
     one_hot[[0, 3]] = 1.0;
     let product = matmul(&one_hot, &embedding_layer.weight);
@@ -863,7 +867,7 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
     );
     book.yours("A lookup as a product", &product);
 
-    // Looking up four ids gives four rows of the embedding table, in the order of the ids: two,
+    // Looking up four ids returns four rows of the embedding table, in the order of the ids: two,
     // three, five, one. Find these rows in the table above. The lookup turns an array of shape (4)
     // into an array of shape (4, {output_dim}).
     book.prints(
@@ -876,7 +880,7 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "If the same token occurs twice in a sentence, do both occurrences have the same embedding?",
-        "Yes. Both occurrences have the same id, and the same id gives the same row of the table, regardless of the token's position. That is why section 2.8 adds a vector for the position. (The same word isn't always the same token. For example, \"Tea\" and \" tea\" have different ids in GPT-2's tokenizer.)",
+        "Yes. Both occurrences have the same id, and an id always selects the same row of the table, regardless of the token's position. That is why section 2.8 adds a vector for the position. (The same word isn't always the same token. For example, \"Tea\" and \" tea\" have different ids in GPT-2's tokenizer.)",
     );
     Ok(())
 }
@@ -909,32 +913,33 @@ fn positions(book: &mut Notebook) -> Result<()> {
     let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
     book.shape("In [49]", &batch.input_ids, &[8, 4]);
 
-    // Each of the 8 x 4 ids in the batch becomes a vector of 256 numbers.
+    // Next, each of the 8 x 4 ids in the batch is replaced with a vector of 256 numbers.
     let token_embeddings = token_embedding_layer.forward(&batch.input_ids);
     book.shape("In [50]", &token_embeddings, &[8, 4, 256]);
 
     // A second embedding table has one row for each of the four positions in a window, which are
-    // numbered from 0 to 3. Training changes the vectors in both tables. Compare the shape of the
-    // result with the shape above. What is missing?
+    // numbered from 0 to 3. Training changes this table, too. Compare the shape of the position
+    // vectors with the shape of the token vectors above. Which dimension is missing?
     let context_length = max_length;
     let pos_embedding_layer = Embedding::new(context_length, output_dim, &mut rng);
     let positions: Array1<u32> = (0..max_length as u32).collect();
     let pos_embeddings = pos_embedding_layer.forward(&positions);
     book.shape("In [52]", &pos_embeddings, &[4, 256]);
     book.asks(
-        "Why does the shape of the positional embeddings not contain the batch size?",
+        "Why doesn't the shape of the positional embeddings contain the batch size?",
         "The positions are the same in every window, so one vector for each position is enough for all windows of the batch.",
     );
 
-    // How many numbers do the two tables hold? Multiply the number of rows by the number of columns
-    // before you look at the output.
+    // How many numbers do the token table and the position table contain? For each table, multiply
+    // the number of rows by the number of columns before you look at the output.
     let sizes = [&token_embedding_layer, &pos_embedding_layer].map(|layer| layer.weight.len());
     book.holds("rows times columns", sizes == [50_257 * 256, 4 * 256]);
     book.yours("Numbers in the tables", &sizes);
 
-    // The model's input is the sum of the token's vector and the position's vector. At a different
-    // position, the same token gets a different sum. As in PyTorch, adding an array of shape (4,
-    // 256) to one of shape (8, 4, 256) adds the smaller array to each of the 8 windows.
+    // The model's input is the sum of two vectors: the token's embedding and the embedding of its
+    // position. The same token is therefore represented by a different sum at each position. As in
+    // PyTorch, adding an array of shape (4, 256) to an array of shape (8, 4, 256) adds the smaller
+    // array to each of the 8 windows.
     let input_embeddings = &token_embeddings + &pos_embeddings;
     book.shape("In [53]", &input_embeddings, &[8, 4, 256]);
 
@@ -942,10 +947,10 @@ fn positions(book: &mut Notebook) -> Result<()> {
     // vector, and of their sum. Add the first two rows column by column. For example, {of_token:.4}
     // + {of_position:.4} ≈ {of_both:.4}. (The numbers are rounded, so the last digit can differ.)
     //
-    // These positions are *absolute*, because each row of the table belongs to one position in the
-    // window. A window with more than four tokens would have positions without a row. For this
-    // reason, a GPT model has a maximum number of tokens that it can process at once, its *context
-    // length*.
+    // These positions are *absolute*, because each row of the position table belongs to one
+    // position in the window. A window with more than four tokens would contain positions for which
+    // the table has no row. For the same reason, a GPT model can process only a limited number of
+    // tokens at once, which is called its *context length*.
     book.value("of_token", token_embeddings[[0, 0, 0]]);
     book.value("of_position", pos_embeddings[[0, 0]]);
     book.value("of_both", input_embeddings[[0, 0, 0]]);
@@ -959,8 +964,8 @@ fn positions(book: &mut Notebook) -> Result<()> {
         "Why are the two vectors added instead of concatenated?",
         "Concatenation would work, too, but with two vectors of 256 numbers, every later layer would have to be twice as wide. The sum keeps the width. The model can still tell the two parts apart, because training can use different directions of the vector space for tokens and for positions.",
     );
-    // This completes the path from a text to the input of a model. In chapter 3, arrays like the
-    // last one are the input of attention.
+    // We have now followed the whole path from a text to the input of a model. In chapter 3, the
+    // input of attention is an array like the last one.
     book.sketch(
         "From a text to the input of a model",
         "

@@ -1,5 +1,5 @@
-//! Translations of the bonus notebooks that accompany chapter 2, and of multihead-attention.ipynb,
-//! a bonus notebook of chapter 3 that applies attention to batches of a text as in chapter 2.
+//! Rust ports of the bonus notebooks for chapter 2, and of multihead-attention.ipynb, a bonus
+//! notebook for chapter 3 that applies attention to the batches of text from chapter 2.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -29,22 +29,23 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Translates dataloader.ipynb, which contains the code of the whole chapter.
+/// Rust port of dataloader.ipynb, which contains all of chapter 2's code in a single notebook.
 fn dataloader_summary(book: &mut Notebook) -> Result<()> {
     book.section("dataloader", "The Main Data Loading Pipeline Summarized");
-    // This cell contains all steps of chapter 2. The text is encoded as ids, the ids are cut into
-    // windows, each id becomes a vector, and a vector for its position is added. A batch of eight
-    // windows with four tokens each becomes an array of shape (8, 4, 256), which is the input of a
-    // model.
+    // This cell performs all steps of chapter 2: it encodes the text as ids, cuts the ids into
+    // windows, replaces each id with a vector, and adds a vector for the id's position. A batch of
+    // eight windows with four tokens each becomes an array of shape (8, 4, 256), which is the input
+    // of a model.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
     Ok(())
 }
 
-/// Returns the embeddings, of shape (8, 4, 256), of the first batch of a text. The embedding tables
-/// have a row for each token of GPT-2's vocabulary and for each of 1,024 positions. Two of the
-/// bonus notebooks contain this code, in cells In \[2\] and In \[3\].
+/// Returns the embeddings of the first batch of a text, in an array of shape (8, 4, 256). The token
+/// embedding has a row for each token of GPT-2's vocabulary, and the position embedding has a row
+/// for each of 1,024 positions. The cells In \[2\] and In \[3\] of two bonus notebooks,
+/// dataloader.ipynb and multihead-attention.ipynb, contain this code.
 fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -63,15 +64,16 @@ fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     Ok(token_embeddings + &pos_embeddings)
 }
 
-/// Translates embeddings-and-linear-layers.ipynb. The embedding layer needs 4 * 5 normal samples.
-/// This isn't a multiple of 16, so PyTorch draws the last 16 samples again.
+/// Rust port of embeddings-and-linear-layers.ipynb. This notebook tests a special case of PyTorch's
+/// random numbers: the embedding layer needs 4 * 5 = 20 normal samples, which isn't a multiple of
+/// 16, so PyTorch draws the last 16 samples again.
 fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     book.section(
         "embedding-vs-matmul",
         "Understanding the Difference Between Embedding Layers and Linear Layers",
     );
-    // Is an embedding layer something new, or is it a linear layer in disguise? We begin with an
-    // embedding layer for four ids, which has a vector of five numbers for each id.
+    // Is an embedding layer something new, or is it just a linear layer in disguise? We begin with
+    // an embedding layer that stores a vector of five numbers for each of four ids.
     let idx = array![2, 3, 1];
     let (num_idx, out_dim) = (4, 5);
     let seed = book.input("seed", 123, ..);
@@ -85,7 +87,7 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096, -0.4076,  0.7953]], requires_grad=True)",
     );
 
-    // Looking up one id gives one row of the embedding layer's weights.
+    // Looking up one id returns one row of the embedding layer's weights.
     book.prints(
         "In [5]",
         &embedding.forward(&array![1]),
@@ -101,8 +103,8 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Looking up three ids gives three rows of the embedding layer's weights. The rows are in the
-    // same order as the ids.
+    // Looking up three ids returns three rows of the embedding layer's weights, in the order of the
+    // ids.
     let rows = embedding.forward(&idx);
     book.prints(
         "In [7]",
@@ -113,9 +115,10 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Now we create a linear layer of the same size. Its weight matrix has the transposed shape,
+    // Next, we create a linear layer of the same size. Its weight matrix has the transposed shape,
     // (5, 4), because a linear layer stores one row for each output. The linear layer's weights
-    // differ from those of the embedding layer because they are drawn from a smaller range.
+    // differ from the embedding layer's weights because they are drawn from a different
+    // distribution, with a smaller range.
     let seed = book.input("seed", 123, ..);
     let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -129,10 +132,10 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     );
 
     // A *one-hot* row represents an id by a 1 at the id's position and zeros elsewhere. We copy the
-    // embedding layer's weights into the linear layer. The product of a one-hot row and these
-    // weights is then the id's row of the embedding layer, because every other
-    // row is multiplied by 0. Both layers therefore compute the same result, but looking up a row
-    // avoids the multiplications by 0.
+    // embedding layer's weights into the linear layer and apply this layer to a one-hot row for
+    // each id. The result is the id's row of the embedding layer, because every other row is
+    // multiplied by 0. Both layers therefore compute the same result, but looking up a row avoids
+    // the multiplications by 0.
     let onehot = Array2::from_shape_fn((3, num_idx), |(row, id)| {
         f32::from(u8::from(idx[row] as usize == id))
     });
@@ -141,16 +144,16 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Translates dataloader-intuition.ipynb, whose text consists of the numbers 0 to 1,000. Each
-/// number is its own id.
+/// Rust port of dataloader-intuition.ipynb, in which the numbers from 0 to 1,000 take the place of
+/// a text. Each number is its own token id.
 fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.section(
         "dataloader-intuition",
         "Data sampling with a sliding window with number data",
     );
-    // With a real text, it is hard to see what a data loader does. So the text in this section
-    // consists of the numbers 0, 1, 2 and so on, and each number is its own id. The numbers in a
-    // window then show the window's position in the text.
+    // With a real text, it is hard to see what a data loader does. In this section, the numbers 0,
+    // 1, 2 and so on therefore take the place of a text, and each number is its own id. The numbers
+    // in a window then show the window's position.
     let numbers = Corpus::from_ids((0..=1000).collect::<Vec<u32>>());
     let mut rng = TorchRng::manual_seed(123);
 
@@ -181,7 +184,7 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.prints("In [70]", &third_batch.input_ids, "tensor([[2, 3, 4, 5]])");
     book.prints("In [70]", &third_batch.target_ids, "tensor([[3, 4, 5, 6]])");
 
-    // The last window of targets ends with 1000, the last number of the text, so the last window of
+    // The last window of targets ends with 1000, the last number in the list, so the last window of
     // inputs ends with 999.
     let last_batch = dataloader.epoch(&mut rng).last().context("a batch")??;
     book.prints(
@@ -205,10 +208,10 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
             4,
         )
     });
-    // If the stride is 4, which is also the length of a window, each window begins where the
-    // previous one ends, so no number is used as an input twice. In this cell, a batch has two
-    // windows. The output shows the last batch of an *epoch*, which is one pass over the whole
-    // text:
+    // In this cell, the stride is 4, which is also the length of a window. Each window therefore
+    // begins where the previous window ends, so no number is used as an input twice. Each batch
+    // contains two windows. The output shows the last batch of an *epoch*, which is one pass over
+    // all of the numbers:
     let side_by_side = DataLoaderConfig {
         batch_size: 2,
         stride: 4,
@@ -254,9 +257,9 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Translates multihead-attention.ipynb. The original notebook reads a different text than chapter
-/// 2. This translation uses the text of chapter 2, which makes no difference, because the notebook
-/// prints only the shapes of arrays.
+/// Rust port of multihead-attention.ipynb. The original notebook doesn't read the same text as
+/// chapter 2, whereas this port does. The results are the same, because the notebook prints only
+/// the shapes of arrays.
 fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     book.section(
         "multihead-attention",
@@ -269,9 +272,9 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
 
-    // The class `MultiHeadAttentionWrapper` of section 3.6.1 has two heads with 128 features each
-    // in this example. Together, the heads give 256 features, so the output has the same shape as
-    // the input.
+    // In this example, each of the two heads of `MultiHeadAttentionWrapper` (section 3.6.1)
+    // computes 128 features. Together, the heads compute 256 features, so the output has the same
+    // shape as the input.
     let config = AttentionConfig {
         d_in: 256,
         d_out: 256,
@@ -287,16 +290,16 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     let mha = MultiHeadAttentionWrapper::new(of_one_head, &mut TorchRng::manual_seed(123))?;
     book.shape("In [6]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
 
-    // The class `MultiHeadAttention` of section 3.6.2 computes both heads at once, and its output
-    // also has the same shape as the input.
+    // The class `MultiHeadAttention` of section 3.6.2 computes both heads at once. Its output also
+    // has the same shape as its input.
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
     book.shape("In [8]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
     Ok(())
 }
 
-/// Translates bpe-from-scratch.ipynb. In contrast to GPT-2's tokenizer, the tokenizer in this
-/// notebook counts pairs in the whole training text, even across word boundaries, and uses the
-/// token 256 for a space.
+/// Rust port of bpe-from-scratch.ipynb. The tokenizer in this notebook differs from GPT-2's
+/// tokenizer in two ways: during training, it counts pairs in the whole text, even across word
+/// boundaries, and it uses the token 256 for a space.
 fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     book.section(
         "bpe-from-scratch",
@@ -318,9 +321,9 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     let tokenizer = Bpe::train(text, &config)?;
     book.prints("In [7]", &tokenizer.tokens().len(), "1000");
 
-    // Each merge adds a piece to the vocabulary. Before the first merge, the vocabulary had 258
-    // pieces (the 256 bytes, an additional piece for a space, and `<|endoftext|>`), so there are
-    // 1,000 - 258 = 742 merges.
+    // Each merge adds a piece to the vocabulary. Before the first merge, the vocabulary has 258
+    // pieces: the 256 bytes, an additional piece for a space, and `<|endoftext|>`. To reach 1,000
+    // pieces, training therefore needs 1,000 - 258 = 742 merges.
     book.prints("In [8]", &tokenizer.merges().len(), "742");
 
     // To encode a word, the tokenizer joins the word's bytes by applying the merges that it learned
@@ -337,17 +340,17 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         &token_ids[..],
         "[424, 256, 654, 531, 302, 311, 256, 296, 97, 465, 121, 595, 841, 116, 287, 466, 256, 326, 972, 46]",
     );
-    // Decoding doesn't need the merges, because joining the bytes of all pieces gives the original
+    // Decoding doesn't need the merges. Concatenating the bytes of all pieces restores the original
     // text.
     book.agrees("decode", &tokenizer.decode(&token_ids)?, &input_text);
     Ok(())
 }
 
-/// Encodes a word with the simple method of bpe-from-scratch.ipynb, which merges pairs from left to
-/// right, regardless of the order in which the merges were learned.
+/// Encodes a word in the same way as bpe-from-scratch.ipynb: merges pairs from left to right until
+/// no pair can be merged, regardless of the order in which the merges were learned.
 ///
-/// [`Bpe::encode`] instead applies the merge that was learned first, as GPT-2's tokenizer does. The
-/// two methods give different ids for `" and"` and `" life"`.
+/// In contrast, [`Bpe::encode`] first applies the merge that was learned first, as GPT-2's
+/// tokenizer does. The two methods produce different ids for `" and"` and `" life"`.
 fn from_left_to_right(tokenizer: &Bpe, word: &str) -> Vec<u32> {
     let mut known = tokenizer.tokens().iter();
     if let Some(id) = known.rposition(|token| token == word.as_bytes()) {

@@ -1,4 +1,4 @@
-//! Translation of chapter 2's exercise-solutions.ipynb.
+//! Rust port of chapter 2's exercise-solutions.ipynb.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -26,15 +26,16 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
     // id, and decode the list of ids.
 
     // Solution: GPT-2's vocabulary contains neither "Akwirw" nor " ier" (with a space at the
-    // beginning), so the tokenizer splits these words into smaller pieces. The number of ids
-    // for the text in this cell is {count}.
+    // beginning), so the tokenizer splits these words into smaller pieces. For the text in this
+    // cell, the number of ids is {count}.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
     let integers = tokenizer.encode(&text)?;
     book.value("count", integers.len());
     book.prints("In [3]", &integers, "[33901, 86, 343, 86, 220, 959]");
 
-    // The output lists each id with its text. A token can be as short as a single letter.
+    // The output lists each id together with the text of its token. A token can be as short as a
+    // single letter.
     let mut lines = Vec::new();
     for &i in &integers {
         lines.push(format!("{i} -> {}", tokenizer.decode_lossy(&[i])?));
@@ -45,8 +46,8 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
         "33901 -> Ak\n86 -> w\n343 -> ir\n86 -> w\n220 ->  \n959 -> ier",
     );
 
-    // Conversely, encoding the text of a single token gives the token's id. This cell and the next
-    // ones do this for the six tokens of the words in the task.
+    // Conversely, encoding the text of a single token returns the token's id. This cell and the
+    // next ones demonstrate this for the six tokens of "Akwirw ier".
     book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
     // ...
     book.prints("In [6]", &tokenizer.encode("w")?, "[86]");
@@ -69,12 +70,12 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         "ex2.2",
         "Data loaders with different strides and context sizes",
     );
-    // Task: create a data loader with windows of 2 tokens and a stride of 2, and then one with
-    // windows of 8 tokens and the same stride. Before you look at the solution: which ids will
-    // neighboring rows have in common in each case?
+    // Task: create two data loaders with a stride of 2, the first with windows of 2 tokens and the
+    // second with windows of 8 tokens. In each case, which ids do neighboring rows have in common?
+    // Try to answer this before you look at the solution.
 
-    // Solution: each row of the batch is a window. The number of rows is {batch_size}, and the
-    // number of ids in a row is {max_length}. {next_row}
+    // Solution: each row of the batch is a window, and the shape of the batch is ({batch_size},
+    // {max_length}). {next_row}
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     // Without `shuffle`, the seed has no effect.
@@ -91,7 +92,7 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
     book.aside(|book| {
         let next_row = match config.shuffle {
             true => "The windows are in random order.".to_owned(),
-            false => format!("The stride is the distance from the beginning of each window to the beginning of the next, which is {} here.", config.stride),
+            false => format!("The stride is the distance from the beginning of each window to the beginning of the next, which is {} in this cell.", config.stride),
         };
         book.value("next_row", next_row);
     });
@@ -104,8 +105,8 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         [ 402,  271]])",
     );
 
-    // If the windows are longer than the stride, they overlap. {overlap} (`..config` means "all
-    // other fields as in `config`".)
+    // If the windows are longer than the stride, they overlap. {overlap} (In Rust, `..config` means
+    // that all other fields have the same values as in `config`.)
     let config = DataLoaderConfig {
         max_length: book.input("max_length", 8, 1..=64),
         ..config

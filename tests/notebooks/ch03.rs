@@ -1,5 +1,5 @@
-//! Translation of ch03.ipynb, which builds attention mechanisms, from dot products to multi-head
-//! attention.
+//! Rust port of ch03.ipynb, which develops attention mechanisms step by step, from dot products to
+//! multi-head attention.
 
 use anyhow::Result;
 use attention::{
@@ -27,28 +27,28 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "3.3.1",
         "A simple self-attention mechanism without trainable weights",
     );
-    // The meaning of a word depends on its neighbors: near the word "river", the word "bank" has a
-    // different meaning than near the word "money". For each word, a model therefore needs a vector
-    // that also contains information from the other words, which is called a *context vector*. The
+    // The meaning of a word depends on its neighbors: near "river", the word "bank" means something
+    // different than near "money". For each word, a model therefore needs a vector that also
+    // contains information from the other words. Such a vector is called a *context vector*. The
     // goal of this section is to compute the context vector of the second word, "journey".
     //
-    // Each word is already a vector, its embedding (section 2.7). The numbers in a vector are
-    // called *features*. In this example, a word has {d_in:w} features, whereas a word in the
-    // smallest GPT-2 has 768. The context vector will be a mixture of all words' vectors. In
-    // *self-attention*, the words whose vectors are mixed belong to the same text as the word that
-    // gets the mixture.
+    // Each word is already represented by a vector, its embedding (section 2.7). The numbers in a
+    // vector are called *features*. In this example, the vector of a word has {d_in:w} features,
+    // whereas it has 768 in the smallest GPT-2 model. The context vector will be a mixture of all
+    // words' vectors. In *self-attention*, the words whose vectors are mixed belong to the same
+    // text as the word that receives the mixture.
     //
-    // We compute the context vector in three steps: first we compute a score for each word, then we
-    // turn the scores into weights that sum to 1, and finally we mix the vectors. This first
-    // version has nothing to train, and GPT-2 doesn't use it. However, all later versions keep the
-    // three steps. They add trainable matrices, a mask and several heads.
+    // We compute the context vector in three steps: first, we compute a score for each word, then
+    // we turn the scores into weights that sum to 1, and finally, we mix the vectors. This first
+    // version has no trainable numbers, and GPT-2 doesn't use it. However, all later versions in
+    // this chapter keep the three steps and add trainable matrices, a mask and several heads.
 
     // How much information should the second word take from each of the {words:w} words? We call
     // the second word the *query*, because it asks this question. The *score* of a word is the dot
-    // product of the word's vector and the query's vector, which is large if both vectors have
-    // large numbers at the same positions. The largest score, {best_score:.4}, belongs to
-    // "{best_word}", and the second largest, {next_score:.4}, to "{next_word}". Compare the rows of
-    // these words with the query's row.
+    // product of the word's vector and the query's vector. It is large if both vectors have large
+    // numbers at the same positions. The largest score, {best_score:.4}, belongs to "{best_word}",
+    // and the second largest, {next_score:.4}, belongs to "{next_word}". Compare the rows of these
+    // words in the matrix `inputs` with the query's row.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -100,10 +100,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [5]", &attn_weights_2_tmp.sum(), "tensor(1.0000)");
 
-    // *Softmax* takes the exponential of each score, e^score, and divides it by the sum of all
-    // exponentials. By this formula, every weight is positive because an exponential is positive
-    // whatever the score is. The weights also sum to 1, and a larger score still gets a larger
-    // weight. The code in this cell computes softmax directly by the formula. {too_large}
+    // *Softmax* computes the exponential of each score, e^score, and divides it by the sum of all
+    // exponentials. By this formula, every weight is positive, because an exponential is positive
+    // whatever the score is. The weights also sum to 1, and a larger score still results in a
+    // larger weight. The code in this cell follows the formula directly. {too_large}
     let attn_weights_2_naive = softmax_naive(&attn_scores_2, Axis(0));
     book.prints(
         "In [6]",
@@ -151,8 +151,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("In [7]", &attn_weights_2.sum(), "tensor(1.)");
 
     // In the last step, we mix the vectors: we multiply each word's vector by the word's weight and
-    // add the {words:w} results. The sum is the second word's context vector, whose first feature
-    // is {first_feature}.
+    // add the {words:w} products. The sum is the second word's context vector. Its first feature is
+    // {first_feature}.
     book.value(
         "first_feature",
         sum_of(attn_weights_2.view(), inputs.column(0)),
@@ -200,7 +200,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // section is to compute all context vectors at once, because a computer multiplies whole
     // matrices much faster than one pair of vectors after another.
 
-    // Let's begin with two nested loops. They compute {pairs} scores, one for each combination of a
+    // We begin with two nested loops. They compute {pairs} scores, one for each combination of a
     // query and a word. In row i of the result, word i is the query, so the second row matches the
     // scores of In [3].
     let words = inputs.nrows();
@@ -295,9 +295,9 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         )
     });
 
-    // Does each row of the attention weights sum to 1? We check this in two ways: first we add the
-    // weights of the second row after rounding them to four decimals, and then we add the unrounded
-    // weights of every row.
+    // Does each row of the attention weights sum to 1? We check this in two ways: for the second
+    // row, we add the weights after rounding them to four decimals, and for every row, we add the
+    // unrounded weights.
     let digits = attn_weights
         .row(1)
         .mapv(|weight| (f64::from(weight) * 1e4).round() / 1e4);
@@ -326,8 +326,8 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Context vectors: weights @ inputs", &attn_weights, &inputs);
 
-    // The second row of this matrix equals the context vector of the second word, which section
-    // 3.3.1 computed on its own:
+    // The second row of the result of In [13] equals the context vector of the second word that
+    // section 3.3.1 computed separately:
     book.prints(
         "In [14]",
         &context_vec_2,
@@ -338,11 +338,11 @@ tensor([[0.4421, 0.5931, 0.5790],
         book.holds("the second row is the second word's", apart < 1e-5);
     });
     book.section("3.4.1", "Computing the attention weights step by step");
-    // The attention of section 3.3 can't learn anything: its weights depend only on the embeddings,
-    // and a word takes the most from words whose vectors point in a similar direction or are long.
-    // The goal of this section is to build an attention mechanism that can be trained. Three
-    // matrices of *parameters*, which are numbers that training adjusts, turn each word's vector
-    // into three new vectors:
+    // The attention mechanism of section 3.3 can't learn anything. Its weights depend only on the
+    // embeddings, so a word takes the most from words whose vectors are long or point in a similar
+    // direction. The goal of this section is to build an attention mechanism that can be trained.
+    // It uses three matrices of *parameters*, which are numbers that training adjusts. These
+    // matrices turn each word's vector into three new vectors:
     //
     // - the *query* describes what the word looks for,
     // - the *key* describes what the word offers to others,
@@ -353,8 +353,9 @@ tensor([[0.4421, 0.5931, 0.5790],
     // entries and returns the values that belong to the matching keys.
 
     // First, we compute the query vector of the second word. Multiplying a vector of d_in features
-    // by a matrix of shape (d_in, d_out) gives a vector of d_out features. In this example, d_out
-    // is {d_out}. The matrices start with random numbers, which the seed determines.
+    // by a matrix of shape (d_in, d_out) produces a vector of d_out features. In this example,
+    // d_out is {d_out}. The matrices are initialized with random numbers, which the seed
+    // determines.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
@@ -367,8 +368,8 @@ tensor([[0.4421, 0.5931, 0.5790],
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [17]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
-    // The second word compares its query with the keys of all words and then mixes the values of
-    // all words, so we compute the keys and the values of all {words:w} words.
+    // The second word will compare its query with the keys of all words and then mix the values of
+    // all words. We therefore compute the keys and the values of all {words:w} words.
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
@@ -379,15 +380,15 @@ tensor([[0.4421, 0.5931, 0.5790],
     // The second row of the keys is the key of the second word.
     let keys_2 = keys.slice(s![1..2, ..]);
     book.yours("the second word's key", &keys_2.row(0));
-    // The score of the second word with itself is the dot product of the second word's query and
-    // the second word's key: {score_22_sum}. The cell multiplies the unrounded numbers, so the last
-    // digit can differ from that of the rounded products.
+    // The score of the second word with itself is the dot product of its query and its key:
+    // {score_22_sum}. The cell multiplies the unrounded numbers, so the last digit can differ from
+    // a calculation with the rounded numbers.
     book.value("score_22_sum", sum_of(query_2.row(0), keys.row(1)));
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [19]", &attn_score_22[[0, 0]], "tensor(1.8524)");
 
-    // The dot products of the second word's query and all {words:w} keys give a row of {words:w}
-    // scores. The second score is the one from In [19].
+    // The dot products of the second word's query with all {words:w} keys form a row of {words:w}
+    // scores. The second score in this row is the result of In [19].
     let attn_scores_2 = matmul(&query_2, &keys.t()); // (1, num_tokens)
     book.prints(
         "In [20]",
@@ -449,8 +450,8 @@ tensor([[0.4421, 0.5931, 0.5790],
     // {weight_22:.4}. The table above shows how the
     // effect of the division grows with the number of features.
     //
-    // The function `scaled_softmax` expects a matrix with a row for each query, so `attn_scores_2`
-    // is a matrix with a single row.
+    // The function `scaled_softmax` expects a matrix with one row for each query. There is only one
+    // query in this cell, so `attn_scores_2` is a matrix with a single row.
     let d_k = keys.ncols();
     book.value("d_k", d_k);
     book.value("root", (d_k as f64).sqrt());
@@ -470,7 +471,7 @@ tensor([[0.4421, 0.5931, 0.5790],
         book.value("weight_22", attn_weights_2[[0, 1]]);
     });
     // We multiply each word's value vector by the word's attention weight and add the {words:w}
-    // results. The sum is the second word's context vector. Like the value vectors, it has d_out =
+    // products. The sum is the second word's context vector. Like the value vectors, it has d_out =
     // {d_out} features.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [22]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
@@ -480,21 +481,22 @@ tensor([[0.4421, 0.5931, 0.5790],
         "With one vector, any two words would have the same score in both directions, as in In [10]. Each word would take the most from words whose vectors point in a similar direction or are long. With two vectors, a word can look for something that it isn't: a verb can look for its subject without the subject having to look for the verb.",
     );
     book.section("3.4.2", "Implementing a compact SelfAttention class");
-    // A GPT contains attention many times, each time with its own three matrices, so we need a
-    // building block that can be used again and again. The goal of this section is to write a
-    // single type that stores the three matrices and computes the context vectors of a whole text.
-    // It corresponds to listing 3.1 of the book:
+    // A GPT contains many attention modules, each with its own three matrices, so we need a
+    // building block that can be reused. The goal of this section is to write a single type that
+    // stores the three matrices and computes the context vectors of a whole text. It corresponds to
+    // listing 3.1 of the book:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) struct SelfAttentionV1",
     );
     book.listing("tests/notebooks/formulas.rs", "impl SelfAttentionV1 {");
-    // This cell uses the type of the same name in our crate `attention`, which does the same. The
-    // additional argument `WeightInit::Rand` chooses random numbers between 0 and 1, and the `?` is
-    // necessary because `forward` returns an error if the words don't have d_in features.
+    // This cell uses the type `SelfAttentionV1` of our crate `attention`, which performs the same
+    // computation as the listing above. The additional argument `WeightInit::Rand` initializes the
+    // matrices with random numbers between 0 and 1. The `?` is necessary because `forward` returns
+    // an error if the words' vectors don't have d_in features.
     //
-    // Each row of the result is the context vector of a word. Compare the second row with In [22].
-    // With the same seed as in In [17], the numbers are the same.
+    // Each row of the result is the context vector of a word. Compare the second row with the
+    // output of In [22]. If both cells use the same seed (see In [17]), the numbers are the same.
     let seed = book.input("seed", 123, ..);
     let sa_v1 = SelfAttentionV1::new(
         d_in,
@@ -532,9 +534,10 @@ tensor([[0.2996, 0.8053],
             variance.is_ok_and(|it| (it - 1.0 / 3.0).abs() < 0.02),
         );
     });
-    // The second version replaces the matrices with linear layers, `nn.Linear` in PyTorch. A
-    // *linear layer* also computes a matrix product. In addition, it can have a *bias*, which is a
-    // trainable number that is added to each output. We switch the bias off here.
+    // The second version replaces the matrices with linear layers, which are called `nn.Linear` in
+    // PyTorch. A *linear layer* also computes a matrix product. In addition, it can have a *bias*,
+    // a vector of trainable numbers that is added to the product. In this cell, the linear layers
+    // have no bias.
     //
     // The initial weights of a linear layer are better suited to training. In cell [23], all
     // initial weights are between 0 and 1, so each sum of products grows with the number of
@@ -569,7 +572,7 @@ tensor([[-0.0739,  0.0713],
 
     book.asks(
         "Compare the rows of this result. How much do they differ?",
-        "Within a column, the numbers differ by at most {row_spread:.4}. {nearly_even} The matrices are random, so this attention hasn't learned yet which words it should prefer.",
+        "Within each column, the numbers differ by at most {row_spread:.4}. {nearly_even} The matrices are random, so this attention hasn't learned yet which words it should prefer.",
     );
     book.asks(
         "Both classes use the same formula. Why are their results different?",
@@ -584,7 +587,7 @@ tensor([[-0.0739,  0.0713],
     //
     // The mask also makes training efficient. Because no position sees the words that follow it,
     // the model can predict the next word at all {words:w} positions of a text of {words:w} words
-    // at once, and it learns from all of these predictions in a single training step.
+    // at once. It then learns from all of these predictions in a single training step.
     book.sketch(
         "Causal attention, with shapes",
         "
@@ -637,9 +640,9 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
             &format!("The attention weights, which the first cell of section 3.5.1 prints, lie between {least:.4} and {most:.4}. They are close to the equal weight 1/{words} = {even:.4}, so all context vectors are close to the plain average of the value vectors."),
         );
     });
-    // Row i of the causal mask shows from which words word i may take information. It contains 1 at
-    // the word's own position and at earlier positions, and 0 at later positions, so the ones of
-    // the whole mask are on the diagonal and below it.
+    // Row i of the causal mask shows from which words word i may take information. The row contains
+    // 1 at the position of word i and at all earlier positions, and 0 at all later positions. In
+    // the whole mask, the ones are therefore on and below the diagonal.
     let context_length = attn_scores.nrows();
     let mask_simple = causal_mask(context_length);
     book.prints(
@@ -657,9 +660,9 @@ tensor([[1., 0., 0., 0., 0., 0.],
         of_words(&mask_simple, "The causal mask", "1: seen, 0: masked")
     });
 
-    // The first way to hide later words is to multiply the attention weights by the mask. But then
-    // a row that has lost weights no longer sums to 1. The first row sums to {first_row_sum:.4}.
-    // {only_last}
+    // The first way to hide later words is to multiply the attention weights by the mask. However,
+    // a row then no longer sums to 1 if some of its weights became 0. For example, the first row
+    // sums to {first_row_sum:.4}. {only_last}
     let masked_simple = &attn_weights * &mask_simple;
     book.value("first_row_sum", masked_simple.row(0).sum());
     book.aside(|book| {
@@ -702,15 +705,16 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     book.aside(|book| {
         let first_row = match masked_simple_norm.iter().any(|weight| weight.is_nan()) {
             false => "The first word can take information only from itself, so its weight in the first row becomes 1.",
-            true => "But the remaining weights of a row can be so small that their sum is 0 in 32-bit numbers. The quotient 0 / 0 is not a number (nan), so the first way fails here.",
+            true => "But the remaining weights of a row can be so small that their sum is 0 in 32-bit numbers. The quotient 0 / 0 is not a number (nan), so the first way fails in this example.",
         };
         book.value("first_row", first_row);
     });
-    // The second way to hide later words is shorter. It changes the scores before softmax is
-    // applied: the scores of later words become minus infinity.
-    book.listing("tests/notebooks/formulas.rs", "pub(crate) fn mask_future(");
-    // In the output, the scores on and below the diagonal are unchanged, and all others are minus
+    // The second way to hide later words needs only one step after the scores have been computed.
+    // It changes the scores before softmax is applied: the scores of later words become minus
     // infinity.
+    book.listing("tests/notebooks/formulas.rs", "pub(crate) fn mask_future(");
+    // In the output, the scores on and below the diagonal are unchanged, and all scores above the
+    // diagonal are minus infinity.
     let masked = mask_future(&attn_scores);
     book.prints(
         "In [29]",
@@ -735,8 +739,8 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
         "Why are the masked scores minus infinity? Wouldn't 0 hide the later words as well?",
         "No. Softmax takes the exponential of each score, and e^0 is 1, so a word with a score of 0 still gets a positive weight. The exponential of minus infinity is 0, so the weight is 0, too. Softmax then divides the remaining exponentials by their own sum, so the row still sums to 1.",
     );
-    // By their formulas, both ways of masking give the same weights, because both divide the same
-    // exponentials by the same sums in the end. {second_way}
+    // According to their formulas, both ways of hiding later words produce the same weights,
+    // because both divide the same exponentials by the same sums in the end. {second_way}
     let attn_weights = scaled_softmax(&masked, keys.ncols());
     book.prints(
         "In [30]",
@@ -753,7 +757,7 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         let apart = (&attn_weights - &masked_simple_norm).abs().sum();
         let second_way = match apart.is_nan() {
             false => "Applying softmax to the masked scores gives the weights of In [28] in a single step.",
-            true => "The second way doesn't fail here, because softmax subtracts the largest score that remains in a row.",
+            true => "The second way doesn't fail in this example, because softmax subtracts the largest score that remains in a row.",
         };
         book.value("second_way", second_way);
         book.holds("In [30] is In [28]", apart < 1e-5);
@@ -773,8 +777,8 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         "Can you compute the ratio of the two weights in the second row from their scores in In [29]?",
         "Yes. Softmax turns the difference between two scores, after the division by √d_k, into the ratio of their weights, which is e^difference. {ratio_of_weights}",
     );
-    // Is the future really hidden from each word? If we remove the last word of the text, nothing
-    // changes for the other words: their context vectors stay the same, bit for bit.
+    // Is the future really hidden from each word? If we remove the last word of the text, the
+    // context vectors of all other words stay the same, bit for bit.
     let values = sa_v2.w_value.forward(&inputs);
     let context_vecs = matmul(&attn_weights, &values); // (num_tokens, d_out)
     let before = s![..words - 1, ..];
@@ -803,9 +807,9 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     // so that sums stay the same on average. After training, when the model is used, nothing is
     // dropped.
     //
-    // Why does attention drop weights? If a weight is 0, a word gets nothing from one of the other
-    // words, so it can't always rely on the same word. Training usually uses a p of 0.1 or 0.2. A
-    // larger p makes the effect easier to see.
+    // Why is dropout applied to attention weights? If a weight is 0, a word receives no information
+    // from one of the other words, so the model learns not to rely on the same word every time.
+    // Usually, p is 0.1 or 0.2 during training. A larger value makes the effect easier to see.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn dropout(");
     // In this cell, dropout with p = {dropout} is applied to a matrix of {all} ones. On average, it
     // sets {expected_zeros} of them to 0. With this seed, it sets {zeros} to 0 and replaces each
@@ -837,8 +841,8 @@ tensor([[2., 2., 0., 2., 2., 0.],
     book.value("all", example.len());
     book.value("expected_zeros", rounded(p * example.len() as f64));
 
-    // Now dropout with the same seed is applied to the causal attention weights. It drops {dropped}
-    // of the {visible} weights on and below the diagonal. {emptied}
+    // Next, dropout with the same seed is applied to the causal attention weights. It drops
+    // {dropped} of the {visible} weights on and below the diagonal. {emptied}
     let (dropped, _) =
         dropout.forward_train(attn_weights.clone(), &mut TorchRng::manual_seed(seed));
     book.aside(|book| {
@@ -899,21 +903,22 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     );
     // The goal of this section is to combine the causal mask and dropout in one type, which
     // corresponds to listing 3.3 of the book. This type also accepts a *batch*, which consists of
-    // several texts of the same length, as the data loader of section 2.6 delivers them.
+    // several texts of the same length. The data loader of section 2.6 delivers such batches.
     //
-    // Why does training use batches? A processor computes several texts at once more efficiently
-    // than one after another. In addition, training needs the *gradient*, which says how a small
-    // change of each parameter would change the model's error (section 5.2). The mean of several
-    // texts' gradients is less random than the gradient of one text.
+    // Why does training use batches? Processing several texts at once is more efficient than
+    // processing them one after another. In addition, training needs the *gradient*, which
+    // describes how a small change of each parameter would change the model's error (section 5.2).
+    // The mean gradient of several texts is less random than the gradient of a single text.
 
-    // The batch in this cell consists of two copies of a text. Each copy has {words:w} words with
-    // {d_in} features each, so the batch has the shape (2, {words}, {d_in}).
+    // The batch in this cell consists of two copies of the example text. Each copy has {words:w}
+    // words with {d_in} features each, so the batch has the shape (2, {words}, {d_in}).
     let batch = stack![Axis(0), inputs, inputs];
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
     // For a single text, the following function computes causal attention in the same way as
-    // sections 3.5.1 and 3.5.2. It shows what the class does. The class `CausalAttention` of our
-    // crate, which the next cell uses, also accepts batches and checks its input.
+    // sections 3.5.1 and 3.5.2. The next cell uses the type `CausalAttention` of our crate
+    // `attention`, which performs the same computation but also accepts batches and checks its
+    // input.
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn causal_attention(",
@@ -967,8 +972,8 @@ tensor([[[-0.4519,  0.2216],
         book.holds("the first row is a value vector", apart.sum() < 1e-5);
     });
 
-    // If `CausalAttention` has the same matrices as the object in In [24], it gives the attention
-    // weights of In [30], bit for bit.
+    // If `CausalAttention` has the same matrices as the attention module in In [24], it computes
+    // the same attention weights as In [30], bit for bit.
     let same_matrices = CausalAttention::new(config, &mut TorchRng::manual_seed(seed_v2))?;
     let weights = same_matrices.attention_weights(&batch.slice(s![..1, .., ..]))?;
     let first = weights.index_axis(Axis(0), 0);
@@ -980,7 +985,7 @@ tensor([[[-0.4519,  0.2216],
 
     book.asks(
         "The context length in this example is {words}. What happens if a text is one word shorter? What happens if it is one word longer?",
-        "The shorter text uses only the upper left corner of the mask, of shape ({all_but_one}, {all_but_one}). The longer text is rejected with an error. In the book's class, the mask is made once, with {words} rows, so it has no row for an additional word. A GPT has the same limit for a second reason: it learns one vector for each position up to the limit (section 2.8) and none for later positions.",
+        "The shorter text uses only the upper left corner of the mask, of shape ({all_but_one}, {all_but_one}). The longer text is rejected with an error. In the book's class, the mask is made once, with {words} rows, so it has no row for an additional word. There is a second reason why a GPT has this limit: it learns one vector for each position up to the limit (section 2.8) and none for later positions.",
     );
     book.aside(|book| {
         let longer = concatenate![Axis(1), batch, batch.slice(s![.., ..1, ..])];
@@ -995,13 +1000,13 @@ tensor([[[-0.4519,  0.2216],
     // which several attention modules, which are called *heads*, work side by side. Each head has
     // its own three matrices and therefore its own weights.
     //
-    // Why don't we use one wider head instead of several heads? A wider head would have as many
-    // parameters and take about as long to compute, but it would still give only one weight to each
-    // pair of words.
+    // Why do we use several heads instead of a single wider head? A wider head would have as many
+    // parameters and take about as long to compute, but it would still assign only one weight to
+    // each pair of words.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn side_by_side(");
     // The outputs of all heads are concatenated, so a context vector now has {num_heads} x {d_out}
-    // = {features} features. With the same seed as in In [34], the first head has the same weights
-    // as the module of In [34], so the first {d_out} columns contain the same numbers.
+    // = {features} features. If the seed is the same as in In [34], the first head has the same
+    // weights as the module of In [34], so the first {d_out} columns contain the same numbers.
     // {other_heads}
     let config = AttentionConfig {
         num_heads: book.input("num_heads", 2, 1..=64),
@@ -1055,9 +1060,10 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
         "3.6.2",
         "Implementing multi-head attention with weight splits",
     );
-    // Computing the heads one after another is slow, because the matrix products of a single head
-    // are small, and a processor works best on a few large products. The smallest GPT-2 model would
-    // need 12 rounds in each layer. The goal of this section is to compute all heads at once.
+    // Computing the heads one after another is slow, because it requires many small matrix
+    // products, and a processor is most efficient with a few large ones. The smallest GPT-2 model
+    // would need 12 rounds in each layer, one for each head. The goal of this section is to compute
+    // all heads at once.
     //
     // A single matrix product computes the queries of all heads. This is possible because each
     // column of a product depends on only one column of the second matrix. If the matrices of all
@@ -1067,10 +1073,10 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     // computed in the same way. (In this section, d_out is the number of features of all heads
     // together.)
     //
-    // The last step of the module is an additional linear layer, `out_proj`. After the heads'
-    // outputs have been concatenated, each feature comes from only one head. The linear layer
-    // combines the features of all heads, so that every output feature can use what several heads
-    // have found.
+    // The last step of the module is an additional linear layer, `out_proj`. Without this layer,
+    // each feature of a context vector would come from only one head. The linear layer combines the
+    // features of all heads, so that every output feature can depend on the results of several
+    // heads.
     book.sketch(
         "Splitting the features among heads",
         "
@@ -1085,19 +1091,20 @@ weights @ V             (b, heads, tokens, head_dim)
 out_proj                (b, tokens, d_out)
 ",
     );
-    // Why are the heads moved in front of the tokens? A product of arrays with four dimensions
-    // multiplies the matrices that the last two dimensions form. So these have to be the tokens and
-    // the features of one head.
+    // Why is the dimension of the heads moved in front of the dimension of the tokens? A product of
+    // two arrays with four dimensions multiplies the matrices that are formed by the last two
+    // dimensions. Therefore, the last two dimensions must be the tokens and the features of a head.
     //
-    // The class `MultiHeadAttention` of listing 3.5 performs the steps of the sketch above in the
+    // The class `MultiHeadAttention` of listing 3.5 performs the steps of the diagram above in the
     // same order:
     book.listing(
         "crates/attention/src/plain.rs",
         "pub struct MultiHeadAttention",
     );
     book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
-    // A context vector has d_out = {d_out_of_all} features in this example. `forward_plain` also
-    // returns the attention weights, and a later cell prints a few of them.
+    // In this example, a context vector has d_out = {d_out_of_all} features. Besides the context
+    // vectors, the method `forward_plain` returns the attention weights, and a later cell prints a
+    // few of them.
     let num_heads = book.input("num_heads", 2, 1..=64);
     let config = AttentionConfig {
         num_heads,
@@ -1131,7 +1138,7 @@ tensor([[[0.3190, 0.4858],
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
     book.asks(
         "Why does this result differ from that of In [35]?",
-        "In section 3.6.1, d_out counts the features of one head. Here, it counts the features of all heads, so each head computes {head_dim} of them. In addition, `out_proj` follows here. We can also count the parameters. The module of In [35] has {parameters_of_wrapper} parameters, whereas this module has {parameters_of_matrices} in its three matrices and {parameters_of_out_proj} in `out_proj`, which makes {parameters_of_mha}.",
+        "In section 3.6.1, d_out counts the features of one head. In this section, it counts the features of all heads, so each head computes {head_dim} of them. In addition, this module applies the linear layer `out_proj` to the concatenated outputs. The numbers of parameters also differ. The module of In [35] has {parameters_of_wrapper} parameters, whereas this module has {parameters_of_matrices} in its three matrices and {parameters_of_out_proj} in `out_proj`, which makes {parameters_of_mha}.",
     );
     book.aside(|book| {
         let of_out_proj = mha.out_proj.num_parameters();
@@ -1141,12 +1148,13 @@ tensor([[[0.3190, 0.4858],
         book.value("parameters_of_matrices", all - of_out_proj);
     });
     // Each head has its own queries and keys and therefore its own attention weights. For each
-    // head, the cell prints the weight that the last word gives to the first word.
+    // head, the cell prints the weight that the last word assigns to the first word.
     let last_to_first = weights.slice(s![0, .., words - 1, 0]);
     book.yours("the last word's weight for the first word", &last_to_first);
-    // For training and text generation, our crate computes multi-head attention in a faster way,
-    // which divides the matrix products into blocks. The result can differ from that of listing 3.5
-    // by rounding errors. The cell adds the absolute values of all differences:
+    // For training and text generation, our crate `attention` uses a faster method, which divides
+    // the matrix products into blocks. Its result can differ from that of listing 3.5 by rounding
+    // errors. To measure the difference, this cell adds the absolute values of the differences
+    // between all numbers:
     let differences = (mha.forward(&batch)? - &context_vecs).abs();
     book.reference(
         "In [36]",
@@ -1164,13 +1172,14 @@ tensor([[[0.3190, 0.4858],
         of_words(&head, "The last head", "attention weight (rows sum to 1)")
     });
 
-    // Multi-head attention multiplies arrays of four dimensions. How does that work? The last two
-    // dimensions form matrices, one for each text and head. One text, two heads, three words and a
-    // head_dim of four give the shape (1, 2, 3, 4), so there are two matrix products.
+    // Multi-head attention multiplies arrays with four dimensions. How does this work? The last two
+    // dimensions form matrices, one for each combination of a text and a head. For example, one
+    // text, two heads, three words and four features per head result in an array of shape (1, 2, 3,
+    // 4), so there are two matrix products.
     //
-    // In this example, one array plays the roles of the queries and of the keys. Each of its
-    // matrices is multiplied by its own transpose, so each product is symmetric. For example, the
-    // second number in the first row is {product_01}.
+    // In this example, a single array serves as both the queries and the keys. Each of its matrices
+    // is multiplied by its own transpose, so each product is symmetric. For example, the second
+    // number in the first row of the output is {product_01}.
     let a = array![[
         [
             [0.2745, 0.6584, 0.2775, 0.8573],
@@ -1201,8 +1210,8 @@ tensor([[[[1.3208, 1.1631, 1.2879],
           [0.5903, 1.0620, 0.9912]]]])",
     );
 
-    // We can check this result by computing a separate matrix product for each head. This cell
-    // computes the product for the first head:
+    // We can check the result of In [37] by computing a separate matrix product for each head. This
+    // cell computes the product for the first head:
     let first_head = a.slice(s![0, 0, .., ..]);
     let first_res = matmul(&first_head, &first_head.t());
     book.prints(
@@ -1225,7 +1234,7 @@ tensor([[0.4391, 0.7003, 0.5903],
         [0.7003, 1.3737, 1.0620],
         [0.5903, 1.0620, 0.9912]])",
     );
-    // Together, the products for both heads equal the product of In [37], bit for bit.
+    // Together, the matrix products of the two heads equal the result of In [37], bit for bit.
     book.agrees(
         "one head at a time",
         &stack![Axis(0), first_res, second_res],
@@ -1248,9 +1257,9 @@ tensor([[0.4391, 0.7003, 0.5903],
         let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(1));
         book.holds("4 features and 3 heads are rejected", mha.is_err());
     });
-    // What have we built in this chapter? Each version adds an idea to the one before, and all of
-    // them keep the three steps of section 3.3: score, weight and mix. Chapter 4 puts the last
-    // version in every layer of a GPT.
+    // What have we built in this chapter? Each version of attention adds an idea to the previous
+    // version, and all of them keep the three steps of section 3.3: score, weight and mix. Chapter
+    // 4 uses the last version in every layer of a GPT.
     book.sketch(
         "The versions of attention in this chapter",
         "
@@ -1265,15 +1274,17 @@ section  new idea                                     result
     Ok(())
 }
 
-/// Returns the indices of the words with the largest and the second largest score.
+/// Returns the indices of the word with the largest score and the word with the second largest
+/// score.
 fn two_largest(scores: &ArrayRef1<f32>) -> [usize; 2] {
     let mut words: Vec<usize> = (0..scores.len()).collect();
     words.sort_by(|&one, &other| scores[other].total_cmp(&scores[one]));
     [words[0], words[1]]
 }
 
-/// Checks a sentence like [`Notebook::holds`] and records it for the prose under the name `name`.
-/// If the sentence isn't true, an empty string is recorded, so the prose doesn't contain it.
+/// Checks a sentence of the prose with [`Notebook::holds`] and records it under the name `name`,
+/// which serves as a placeholder in the prose. If the sentence isn't true, records an empty string
+/// instead, so that the prose doesn't contain the sentence.
 #[track_caller]
 fn says(book: &mut Notebook, name: &str, is_true: bool, sentence: &str) {
     book.holds(sentence, is_true);
@@ -1287,16 +1298,16 @@ fn range<D: Dimension>(values: &ArrayRef<f32, D>) -> [f32; 2] {
     [smallest, largest]
 }
 
-/// Joins the items with commas. If there are more than eight, the text contains only the first
-/// eight and dots.
+/// Joins the items with commas. If there are more than eight items, the result contains only the
+/// first eight, followed by three dots.
 fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     let more = if items.len() > 8 { ", ..." } else { "" };
     items.take(8).collect::<Vec<_>>().join(", ") + more
 }
 
-/// Draws the upper left corners of three matrices of a text with `words` words: the scores, the
-/// masked scores, and the attention weights. In the drawing, `s` stands for a score, and `w` stands
-/// for a weight.
+/// Draws the upper left corners of three matrices that belong to a text with `words` words: the
+/// attention scores, the masked scores, and the attention weights. In the drawing, `s` stands for a
+/// score, and `w` stands for a weight.
 fn masking(words: usize) -> String {
     let more = if words > 4 { " ..." } else { "" };
     let row = |query: usize| {
@@ -1321,8 +1332,9 @@ fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }
 
-/// Returns a dot product as text, such as `0.43 · 0.55 + 0.15 · 0.87 = 0.3670`. If the vectors have
-/// more than six elements, the text contains only the first six products and an ellipsis.
+/// Formats a dot product with its terms and its result, such as `0.43 · 0.55 + 0.15 · 0.87 =
+/// 0.3670`. If the vectors have more than six elements, only the first six products are shown,
+/// followed by an ellipsis.
 fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
     let products = one.iter().zip(other).take(6);
     let products = products.map(|(&a, &b)| [a, b].map(|it| rounded(f64::from(it))));
@@ -1332,9 +1344,9 @@ fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
     format!("{sum}{more} = {:.4}", one.dot(&other))
 }
 
-/// Returns the attention scores of random queries and keys, whose vectors have `d_k` features. The
-/// result has the shape (1000, 10). Each row contains the dot products of a query with ten keys,
-/// which are different for each query.
+/// Returns the attention scores of 1,000 random queries in an array of shape (1000, 10). Each row
+/// contains the dot products of one query with ten random keys, which are different for each query.
+/// The queries and keys have `d_k` features.
 fn random_scores(d_k: usize) -> Array2<f32> {
     let mut rng = TorchRng::manual_seed(123);
     let mut scores = Array2::zeros((1000, 10));
@@ -1347,13 +1359,13 @@ fn random_scores(d_k: usize) -> Array2<f32> {
     scores
 }
 
-/// Returns the root mean square of the scores, as a measure of their size.
+/// Returns the root mean square of the scores, which measures their typical size.
 fn typical_size(scores: &Array2<f32>) -> f32 {
     scores.pow2().mean().unwrap_or(0.0).sqrt()
 }
 
-/// Applies softmax to each row of the scores, which belongs to a query, and returns the mean of the
-/// rows' largest attention weights.
+/// Applies softmax to each row of `scores`, which contains the scores of one query. Returns the
+/// largest attention weight of a row, averaged over all rows.
 fn largest_weight(scores: &Array2<f32>) -> f32 {
     let weights = softmax(scores, Axis(1));
     let largest = weights.map_axis(Axis(1), |weights| weights.fold(0.0, |a: f32, &b| a.max(b)));
@@ -1362,8 +1374,9 @@ fn largest_weight(scores: &Array2<f32>) -> f32 {
 
 const SIX_WORDS: [&str; 6] = ["Your", "journey", "starts", "with", "one", "step"];
 
-/// Returns the word with the index `word` in the example text. If the index is larger than that of
-/// the last word in [`SIX_WORDS`], returns a numbered name, such as `word 7`.
+/// Returns the name by which the prose refers to a word of the example text. This is the word with
+/// the index `word` in [`SIX_WORDS`], or a numbered name, such as `word 7`, if the index is larger
+/// than 5.
 fn name_of(word: usize) -> String {
     let numbered = || format!("word {}", word + 1);
     SIX_WORDS
@@ -1371,8 +1384,8 @@ fn name_of(word: usize) -> String {
         .map_or_else(numbered, |&name| name.to_owned())
 }
 
-/// Returns a heat map of a matrix that contains a number for each query word (row) and key word
-/// (column).
+/// Returns a heat map of a matrix that has a row for each query word and a column for each key
+/// word.
 fn of_words(values: &ArrayRef2<f32>, title: &str, unit: &str) -> Picture {
     let words: Vec<String> = (0..values.nrows()).map(name_of).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

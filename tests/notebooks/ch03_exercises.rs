@@ -1,4 +1,4 @@
-//! Translation of chapter 3's exercise-solutions.ipynb.
+//! Rust port of chapter 3's exercise-solutions.ipynb.
 
 use anyhow::Result;
 use attention::{
@@ -51,7 +51,7 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // The original `SelfAttentionV2`, from which the weights were copied, gives the same context
+    // The original `SelfAttentionV2`, from which the weights were copied, computes the same context
     // vectors.
     let of_v2 = sa_v2.forward(&inputs)?;
     book.prints(
@@ -65,7 +65,7 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // The results of both classes are equal bit for bit, not only in the printed digits.
+    // The results of the two classes are equal bit for bit, not just in the printed digits.
     book.agrees("v1 and v2", &of_v1, &of_v2);
 
     book.section(
@@ -73,11 +73,12 @@ tensor([[-0.5337, -0.1051],
         "Exercise 3.2: returning two-dimensional embedding vectors",
     );
     // Task: make a `MultiHeadAttentionWrapper` with two heads return context vectors with two
-    // features instead of four. You may change only the arguments of its constructor.
+    // features instead of four. You may change only the arguments that you pass to its constructor.
 
-    // Solution: with `d_out: 1`, each head gives one feature. The output in the book's solution was
-    // computed by an earlier version of the class, which applied softmax to the columns instead of
-    // the rows (erratum B1). To compare its output, this cell makes the same mistake.
+    // Solution: with `d_out: 1`, each of the two heads computes one feature. The output in the
+    // book's solution was computed by an earlier version of the class, which applied softmax to the
+    // columns of the scores instead of the rows (erratum B1). To reproduce this output, the cell
+    // makes the same mistake.
     let batch = stack![Axis(0), inputs, inputs]; // (batch, num_tokens, d_in)
     let config = AttentionConfig {
         d_in,
@@ -113,8 +114,8 @@ tensor([[[-9.1476e-02,  3.4164e-02],
          [-8.8380e-01, -1.7140e-01],
          [-1.4744e+00, -3.4327e-01]]])",
     );
-    // The correct class applies softmax to each row of the scores. The context vectors then have
-    // the same shape but contain different numbers:
+    // The corrected class applies softmax to each row of the scores. Its context vectors have the
+    // same shape but contain different numbers:
     let context_vecs = mha.forward(&batch)?;
     book.shape("rows normalised", &context_vecs, &[2, 6, 2]);
     book.reference(
@@ -134,12 +135,12 @@ tensor([[-5.7399e-01,  2.2160e-01],
         "ex3.3",
         "Exercise 3.3: initializing GPT-2 size attention modules",
     );
-    // Task: create a multi-head attention module with the sizes of the smallest GPT-2 model: 12
-    // heads, 768 input features, 768 output features, and a context length of 1,024 tokens. How
+    // Task: create a multi-head attention module of the same size as in the smallest GPT-2 model:
+    // 12 heads, 768 input features, 768 output features, and a context length of 1,024 tokens. How
     // many parameters does the module have?
 
-    // Solution: the module has four matrices of 768 x 768 numbers, and its output layer `out_proj`
-    // has a bias of 768 numbers, which makes {count:,} parameters.
+    // Solution: the module consists of four matrices of 768 x 768 numbers and the bias of its
+    // output layer `out_proj`, which has 768 numbers. The total is {count:,} parameters.
     book.value("count", 4 * 768 * 768 + 768);
     let config = AttentionConfig {
         d_in: 768,
@@ -154,9 +155,9 @@ tensor([[-5.7399e-01,  2.2160e-01],
     Ok(())
 }
 
-/// Returns the context vectors that a head computes with the bug of erratum B1. This bug applies
-/// softmax to axis 1 of the scores, which have the shape (batch, num_tokens, num_tokens), so the
-/// columns of the attention weights sum to 1 instead of the rows.
+/// Returns the context vectors that an attention head computes if it has the bug described in
+/// erratum B1: softmax is applied to axis 1 of the scores, which have the shape (batch, num_tokens,
+/// num_tokens). As a result, the columns of the attention weights sum to 1 instead of the rows.
 pub(crate) fn columns_normalised(head: &CausalAttention, x: &ArrayRef3<f32>) -> Array3<f32> {
     let queries = head.w_query.forward(x); // (batch, num_tokens, d_out)
     let keys = head.w_key.forward(x);
