@@ -1,10 +1,10 @@
-//! Provides the type [`Notebook`]. A notebook calls the methods of this type to show values and to
-//! compare them with the output of the original document. The terms "document", "cell" and "part"
-//! are explained in the documentation of the crate.
+//! Provides the type [`Notebook`], whose methods a notebook calls to show computed values and to
+//! compare them with the output of the original document, such as ch03.ipynb. The terms "document",
+//! "cell", "part" and "learner" are defined in the documentation of this crate.
 //!
-//! The functions of a notebook are run by [`Notebook::part`]: if one of them fails, the notebook
-//! continues after it. In this module, the *current function* is the function that was passed to
-//! the innermost running call of this method.
+//! [`Notebook::part`] runs a function of a notebook. If the function fails, the rest of the
+//! notebook still runs. In this module, the *current function* of a notebook is the function that
+//! was passed to the innermost call of [`Notebook::part`] that is still running.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -24,61 +24,65 @@ use crate::torch_form;
 use crate::value::Shown;
 use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 
-/// State of a running notebook, which is the Rust translation of a document such as ch03.ipynb. The
-/// notebook's code calls the methods of this type to show and compare values. The result of each
-/// call is stored under the line number of the call in the notebook's source file, so that
-/// [`crate::Program::run`] can later combine the results with the source code.
+/// State of a notebook while it runs. The notebook's code calls the methods of this type to show
+/// and compare values. The result of each call is stored under the line number of the call in the
+/// notebook's source file, so that [`crate::Program::run`] can later combine the results with the
+/// source code.
 #[derive(Default)]
 pub struct Notebook {
     settings: Settings,
     pub(crate) records: HashMap<u32, Record>,
-    /// HTML of each picture. The key is the line number of the call that draws the picture.
+    /// HTML of each picture that the notebook has drawn. The key is the line number of the call
+    /// that draws the picture.
     pub(crate) figures: HashMap<u32, String>,
     pub(crate) inputs: HashMap<u32, InputValue>,
-    /// Computed values that are inserted into the prose in place of `{name}`.
+    /// Values that replace placeholders such as `{name}` in the prose of the notebook.
     pub(crate) values: Values,
     /// Statements in the prose that turned out to be false in this run. The key is the line number
     /// of the [`Notebook::holds`] call that checks the statement.
     pub(crate) untrue: HashMap<u32, String>,
-    /// Code that readers see in place of a call. The key is the line number of the call. The map
-    /// contains only calls whose replacement depends on the run, such as a call that reads an input
-    /// and is replaced with the input's value.
+    /// Code that learners see in place of a call of a method of this type. The key is the line
+    /// number of the call. The map contains only calls whose replacement depends on the run. For
+    /// example, a call that reads an input is replaced with the value that the learner has entered.
     pub(crate) code: HashMap<u32, String>,
-    /// Functions of the notebook that ended early. Each entry consists of the line number of the
-    /// last call that the function made, and the outcome of the cells that the function didn't
-    /// reach.
+    /// Functions of the notebook that ended early because of an error, a panic or a setting. Each
+    /// entry consists of the line number of the last call of a method of this type, and the outcome
+    /// of the function's remaining cells.
     pub(crate) ended: Vec<(u32, Outcome)>,
     /// Line number of the most recent call of a method of this type.
     at: u32,
-    /// Whether an input or setting differs from its value in the original document. If so, the
-    /// cells that are computed from now on aren't compared with the document's output.
+    /// Whether the value of an input or setting differs from its value in the original document. If
+    /// this is true, the notebook's remaining cells aren't compared with the output of the original
+    /// document.
     changed: bool,
-    /// Whether the current function computes its cells from a text other than the book's.
+    /// Whether the current function of the notebook uses a substitute for the book's text, "The
+    /// Verdict".
     on_other_text: bool,
-    /// Whether the notebook uses a small model instead of the original document's model.
+    /// Whether the notebook uses a small model instead of the model in the original document.
     on_small_model: bool,
 }
 
-/// Origin of the values that a cell shows, which determines whether these values are compared with
-/// the output of the original document.
+/// Origin of the values that a cell shows. It determines whether these values are compared with the
+/// output of the original document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// The original document prints these values, and our crates compute them.
+    /// The original document prints these values, and the notebook computes them with the crates of
+    /// this workspace.
     Printed,
-    /// The original document prints these values, but the notebook computes them without our
-    /// crates.
+    /// The original document prints these values. The notebook computes them without the crates of
+    /// this workspace, for example with ndarray alone.
     Shown,
-    /// The values depend on an input or setting that differs from that of the original document, so
+    /// The values depend on an input or setting whose value differs from the original document, so
     /// they aren't compared.
     Changed,
-    /// The values were computed from a text other than the book's, so they aren't compared.
+    /// The values were computed from a substitute for the book's text, so they aren't compared.
     OtherText,
-    /// The values were computed by a small model that replaces the original document's model, so
+    /// The values were computed by a small model instead of the model in the original document, so
     /// they aren't compared.
     SmallModel,
     /// The original document doesn't print these values in this cell. Examples are the shape of an
-    /// array, whether two ways of computing a result agree, an error message, or the results of
-    /// faulty and of corrected code.
+    /// array, the result of checking whether two values are equal, an error message, and the
+    /// results of faulty and corrected code.
     #[default]
     Own,
 }
@@ -88,11 +92,12 @@ pub enum Kind {
 pub enum Outcome {
     /// The cell was computed.
     Ran(Record),
-    /// The cell was skipped on purpose, for example because it needs minutes of training. The
+    /// The cell was skipped on purpose, for example because it requires minutes of training. The
     /// string contains the reason. A skipped cell doesn't count as a failure.
     Skipped(String),
-    /// The notebook failed before it reached the cell, or a reader entered an invalid value for one
-    /// of the cell's inputs. The string contains the reason.
+    /// The cell couldn't be computed, either because the notebook failed before it reached the cell
+    /// or because the learner entered an invalid value for one of the cell's inputs. The string
+    /// contains the reason.
     Lost(String),
 }
 
@@ -105,19 +110,20 @@ pub struct Record {
     pub verdict: Verdict,
     /// Computed value in the format in which PyTorch prints it.
     pub ours: String,
-    /// Expected output with which the computed value was compared, if there is one.
+    /// Expected output with which the computed value was compared, or `None` if the cell only shows
+    /// or checks a value.
     pub printed: Option<String>,
-    /// Source of the expected values, or the reason why the tolerance is larger than the printed
-    /// digits allow.
+    /// Additional information about the comparison: the source of the expected values, or the
+    /// reason why the tolerance is larger than the printed digits suggest.
     pub note: Option<String>,
 }
 
 impl Record {
-    /// Returns a summary of the comparison: how many values were compared, with what they were
-    /// compared, and which difference is the largest in relation to its tolerance. If an input, the
-    /// text or the model was replaced, the summary says instead why the values weren't compared.
-    /// Returns an empty string if the cell has no values that are compared one by one, for example
-    /// because it shows the shape of an array.
+    /// Returns a summary of the comparison. It contains the number of compared values, what they
+    /// were compared with, and the difference that is the largest in relation to its tolerance. If
+    /// an input, the text or the model was replaced, the summary instead gives the reason why the
+    /// values weren't compared. Returns an empty string if the cell has no values that are compared
+    /// one by one, for example because it shows the shape of an array.
     pub fn about(&self) -> String {
         let verdict = &self.verdict;
         let what = match self.kind {
@@ -148,30 +154,31 @@ impl Record {
     }
 }
 
-/// An input of a notebook: a value in the code, such as a seed, that readers can change.
+/// Input of a notebook: a value in the code, such as a seed, that the learner can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputValue {
     /// Name of the input, which is unique within its cell.
     pub name: String,
-    /// Value of the input in the original document, as a reader would type it.
+    /// Value of the input in the original document, in the notation in which a learner would enter
+    /// it.
     pub default: String,
-    /// Range of the allowed values in Rust's syntax, such as `1..=64`. For a text or matrix, it is
-    /// the range of the allowed sizes.
+    /// Allowed values as a range in Rust's syntax, such as `1..=64`. For a text or a matrix, this
+    /// is the range of the allowed sizes.
     pub bounds: String,
-    /// Range of the allowed values or sizes in words, such as `1 to 64` or `at most 1000
-    /// characters`.
+    /// Allowed values or sizes in words, such as `1 to 64` or `at most 1000 characters`.
     pub range: String,
-    /// Value that the reader typed, if it differs from the default.
+    /// Value that the learner entered, if it differs from the default.
     pub value: Option<String>,
-    /// Reason why the value that the reader typed is invalid. In this case, the notebook was run
-    /// with the default value. If the typed value is valid, or if the reader hasn't typed a value,
-    /// this is `None`.
+    /// Reason why the value that the learner entered is invalid, in which case the notebook was run
+    /// with the default value. This is `None` if the value is valid or if the learner hasn't
+    /// entered a value.
     pub fault: Option<String>,
     /// Line number of the call that reads the input, in the notebook's source file.
     pub line: u32,
 }
 
-/// Values in the output of the original document that the notebook doesn't compute or compare.
+/// Values that the original document prints but that the notebook doesn't compute or doesn't
+/// compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// Name of the document's cell that prints the values.
@@ -182,9 +189,9 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Error that a function of a notebook returns if its remaining cells can't or shouldn't be
-/// computed with the current settings. The error contains the reason, and the remaining cells are
-/// marked as skipped, which doesn't count as a failure.
+/// Error that ends a function of a notebook whose remaining cells shouldn't or can't be computed
+/// with the current settings. It contains the reason. The remaining cells are marked as skipped,
+/// which doesn't count as a failure.
 #[derive(Debug, Error)]
 #[error("{0}")]
 struct NotRun(&'static str);
@@ -197,9 +204,9 @@ impl Notebook {
         }
     }
 
-    /// Runs `run`, a function of the notebook, and returns its result. If the function returns an
-    /// error or panics, returns `None`, so that the notebook can continue after this function. The
-    /// cells that the function didn't reach are then marked as lost or skipped.
+    /// Runs a function of the notebook, `run`, and returns its result. If the function returns an
+    /// error or panics, returns `None`, so that the notebook can continue. In this case, the
+    /// function's remaining cells are marked as [`Outcome::Lost`] or [`Outcome::Skipped`].
     pub fn part<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         let on_other_text = self.on_other_text;
         let ended = catch_unwind(AssertUnwindSafe(|| run(self)));
@@ -221,14 +228,14 @@ impl Notebook {
         None
     }
 
-    /// Returns the book's text, which is a short story. If the settings don't contain it, returns
-    /// the substitute text from the settings instead. In this case, the remaining cells of the
-    /// current function aren't compared with the document's output.
+    /// Returns the book's text, the short story "The Verdict". If the settings don't contain this
+    /// text, returns the substitute text from the settings instead. The remaining cells of the
+    /// current function then aren't compared with the output of the original document.
     ///
     /// # Errors
     ///
-    /// Returns an error if the settings contain neither the book's text nor a substitute. The error
-    /// ends the current function, and its remaining cells are skipped.
+    /// Returns an error if the settings contain neither the book's text nor a substitute. If the
+    /// current function returns this error, its remaining cells are skipped.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
         let line = self.go_to_caller();
@@ -247,38 +254,39 @@ impl Notebook {
     }
 
     /// Returns an error if the notebook runs in a web page. Notebooks call this method before cells
-    /// that can't be computed in a web page because they need a large model, sizes that don't fit
-    /// in 32 bits, or a panic that is caught.
+    /// that need a large model, sizes that don't fit in 32 bits, or a panic that is caught. None of
+    /// these is available in a web page, because notebooks run there as WebAssembly.
     ///
     /// # Errors
     ///
-    /// Returns an error if the notebook runs in a web page. The error ends the current function,
-    /// and its remaining cells are skipped.
+    /// Returns an error if the notebook runs in a web page. If the current function returns this
+    /// error, its remaining cells are skipped.
     #[track_caller]
     pub fn not_in_a_page(&mut self) -> Result<()> {
         self.goes_on(!self.settings.small, NOT_IN_A_PAGE)
     }
 
-    /// Returns an error if the user hasn't requested the training run. Notebooks call this method
-    /// before cells whose computation takes minutes.
+    /// Returns an error if the user hasn't requested the training run of chapter 5. Notebooks call
+    /// this method before cells that take minutes to compute.
     ///
     /// # Errors
     ///
-    /// Returns an error if the user hasn't requested the training run. The error ends the current
-    /// function, and its remaining cells are skipped.
+    /// Returns an error if the user hasn't requested the training run. If the current function
+    /// returns this error, its remaining cells are skipped.
     #[track_caller]
     pub fn takes_minutes(&mut self) -> Result<()> {
         self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)
     }
 
-    /// Returns true if the notebook should train a small model instead of the document's model,
-    /// whose training takes minutes. This is the case if the user hasn't requested the training
-    /// run, and the notebook either runs in a web page or may use a substitute text. The results of
-    /// the small model aren't compared with the document's output.
+    /// Returns true if the notebook should train a small model instead of the model in the original
+    /// document, which takes minutes to train. This is the case if the user hasn't requested the
+    /// training run, and the notebook either runs in a web page or may use a substitute text. From
+    /// this call on, the notebook's cells are then no longer compared with the output of the
+    /// original document.
     ///
-    /// Notebooks must pass `false` as `default`. In the code of a notebook that hasn't run yet,
-    /// readers see this argument in place of the call. After the run, they see the value that the
-    /// call returned.
+    /// Notebooks must pass `false` as `default`. Before a notebook has run, learners see this
+    /// argument in place of the call in the notebook's code. After the run, they see the value that
+    /// the call returned.
     #[track_caller]
     pub fn takes_small_model(&mut self, default: bool) -> bool {
         let line = self.go_to_caller();
@@ -288,13 +296,13 @@ impl Notebook {
         self.on_small_model || default
     }
 
-    /// Returns an error if the user has requested fewer epochs than the book's training run has.
+    /// Returns an error if the user has requested fewer epochs than in the book's training run.
     /// Notebooks call this method before cells that need the fully trained model.
     ///
     /// # Errors
     ///
-    /// Returns an error if the user has requested fewer than [`TrainingRun::EPOCHS`] epochs. The
-    /// error ends the current function, and its remaining cells are skipped.
+    /// Returns an error if the user has requested fewer than [`TrainingRun::EPOCHS`] epochs. If the
+    /// current function returns this error, its remaining cells are skipped.
     #[track_caller]
     pub fn takes_all_epochs(&mut self) -> Result<()> {
         let all = TrainingRun::EPOCHS;
@@ -319,9 +327,9 @@ impl Notebook {
     }
 
     /// Returns the PyTorch build whose dropout masks the training run should reproduce. This is the
-    /// build that the user requested, or `default` if the user didn't request a build. If the build
-    /// differs from `default`, the cells that are computed from now on aren't compared, because the
-    /// document's output was computed with `default`.
+    /// build that the user requested, or `default` if the user didn't request one. If the two
+    /// builds differ, the notebook's remaining cells aren't compared with the output of the
+    /// original document, which was computed with the `default` build.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
         let training = self.settings.training.as_ref();
         let build = training.and_then(|run| run.build).unwrap_or(default);
@@ -329,26 +337,27 @@ impl Notebook {
         build
     }
 
-    /// Records a computed value under the name `name`. In the prose, this value replaces the name
-    /// in braces, such as `{words}`.
+    /// Records a computed value under the name `name`. In the prose of the notebook, this value
+    /// replaces placeholders with this name, such as `{words}`.
     #[track_caller]
     pub fn value(&mut self, name: &str, value: impl Display) {
         let line = self.go_to_caller();
         self.values.add(name, line, value.to_string());
     }
 
-    /// Runs code that readers don't see. Notebooks call this method to compute values for the prose
-    /// and to check statements in the prose.
+    /// Runs code that is hidden from learners. Notebooks use this method to compute values for
+    /// their prose and to check statements in their prose.
     #[track_caller]
     pub fn aside(&mut self, compute: impl FnOnce(&mut Self)) {
         self.go_to_caller();
         compute(self);
     }
 
-    /// Checks that a statement in the prose is true. `statement` describes the statement for the
-    /// error message. If `is_true` is false, the computed cell that is nearest to this call in the
-    /// source code fails. After a reader has changed an input, or if the notebook uses a reader's
-    /// own text, the result of the check is ignored, because the statement may not apply.
+    /// Checks that a statement in the prose of the notebook is true. If `is_true` is false, the
+    /// cell that is nearest to this call in the source code fails with an error message that
+    /// contains `statement`. The check is ignored if the learner has changed an input or if the
+    /// notebook uses a text that the learner provided, because the statement may then no longer
+    /// apply.
     #[track_caller]
     pub fn holds(&mut self, statement: &str, is_true: bool) {
         let line = self.go_to_caller();
@@ -359,22 +368,22 @@ impl Notebook {
         }
     }
 
-    /// Begins a section with the number and the title that it has in the document. The section
+    /// Begins a section that has the same number and title as in the original document. The section
     /// contains all cells up to the next call of this method.
     #[track_caller]
     pub fn section(&mut self, _number: &str, _title: &str) {
         self.go_to_caller();
     }
 
-    /// Shows the introduction of the notebook, which consists of the notebook's goal, its
-    /// prerequisites, and the time in minutes that readers need for it.
+    /// Shows the introduction of the notebook: its goal, its prerequisites, and the time in minutes
+    /// that it takes to read the notebook.
     #[track_caller]
     pub fn opens(&mut self, _goal: &str, _prerequisites: &str, _minutes: u32) {
         self.go_to_caller();
     }
 
-    /// Asks the reader a question about the current section. The page hides the answer until the
-    /// reader opens it.
+    /// Asks the learner a question about the current section. In a web page, the answer is hidden
+    /// until the learner opens it.
     #[track_caller]
     pub fn asks(&mut self, _question: &str, _answer: &str) {
         self.go_to_caller();
@@ -386,23 +395,23 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// Shows the source code of a Rust item, such as a function. The item is the first one in the
-    /// file `_path` whose first line begins with `_start`.
+    /// Shows the source code of a Rust item, such as a function, as a listing. This is the first
+    /// item in the file `_path` whose first line begins with `_start`.
     #[track_caller]
     pub fn listing(&mut self, _path: &str, _start: &str) {
         self.go_to_caller();
     }
 
-    /// Records that the document's cell `_cell` prints `_figures` values that the notebook doesn't
-    /// compute or compare. `_why` gives the reason.
+    /// Records that a cell of the original document, `_cell`, prints `_figures` values that the
+    /// notebook doesn't compute or doesn't compare. `_why` gives the reason.
     #[track_caller]
     pub fn leaves_out(&mut self, _cell: &str, _figures: usize, _why: &str) {
         self.go_to_caller();
     }
 
-    /// Shows a picture of computed values on the notebook's page. The function `picture` is called
-    /// only if the settings request pictures, so it should contain all computations that are needed
-    /// only for the picture.
+    /// Shows a picture of computed values on the notebook's web page. The function `picture` is
+    /// called only if the settings request pictures. Computations that are needed only for the
+    /// picture should therefore be part of this function.
     #[track_caller]
     pub fn draws(&mut self, _name: &str, picture: impl FnOnce() -> Picture) {
         let line = self.go_to_caller();
@@ -411,15 +420,15 @@ impl Notebook {
         }
     }
 
-    /// Shows the matrix product of `a`, of shape (rows, inner), and `b`, of shape (inner, columns),
-    /// on the notebook's page. For each element of the product, the page can show the row of `a`
-    /// and the column of `b` from which it is computed, with their elementwise products and the
-    /// sum.
+    /// Shows the product of the matrices `a`, of shape (rows, inner), and `b`, of shape (inner,
+    /// columns), on the notebook's web page. For each element of the product, the page can show the
+    /// row of `a` and the column of `b` from which it is computed, together with their elementwise
+    /// products and the sum of these products.
     ///
     /// # Panics
     ///
-    /// Panics if pictures were requested and the number of columns of `a` differs from the number
-    /// of rows of `b`.
+    /// Panics if the settings request pictures and the number of columns of `a` differs from the
+    /// number of rows of `b`.
     #[track_caller]
     pub fn multiplies(&mut self, name: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {
         let line = self.go_to_caller();
@@ -428,12 +437,13 @@ impl Notebook {
         }
     }
 
-    /// Returns the value of an input that readers can change. If the reader has entered a valid
-    /// value, returns that value. Otherwise, returns `default`, which is the document's value.
+    /// Returns the value of an input that the learner can change. This is the value that the
+    /// learner has entered, if it is valid. Otherwise, it is `default`, the value in the original
+    /// document.
     ///
-    /// `bounds` limits the value of a number, the number of characters in a text, or the number of
-    /// elements in a matrix. The bounds must be chosen so that the notebook finishes quickly for
-    /// all allowed values.
+    /// `bounds` is the range of the allowed values of a number, of the allowed numbers of
+    /// characters in a text, or of the allowed numbers of elements in a matrix. The range must be
+    /// small enough for the notebook to finish quickly with any allowed value.
     #[track_caller]
     pub fn input<T: Input>(
         &mut self,
@@ -480,8 +490,8 @@ impl Notebook {
         value
     }
 
-    /// Returns the value of an input that is a string. The default is `of_book` if the notebook
-    /// uses the book's text, and `of_other` if it uses a substitute.
+    /// Returns the value of an input that is a string. The default value is `of_book` if the
+    /// notebook uses the book's text, and `of_other` if it uses a substitute for this text.
     #[track_caller]
     pub fn input_of_text(
         &mut self,
@@ -496,17 +506,18 @@ impl Notebook {
         text
     }
 
-    /// Compares a value that our crates compute with the output that the document prints. The
-    /// tolerance follows from the number of printed digits.
+    /// Compares a value that the crates of this workspace compute with the output that the original
+    /// document prints. The tolerance follows from the printed digits.
     #[track_caller]
     pub fn prints(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Printed, value, printed, None, None);
     }
 
-    /// Compares a value that our crates compute with the first `lines` lines of the document's
-    /// output. This is necessary if the training run may be shorter than that of the document.
-    /// `within` can contain a tolerance, which replaces the tolerance that follows from the printed
-    /// digits, and the reason for this tolerance.
+    /// Compares a value that the crates of this workspace compute with the first `lines` lines of
+    /// the output of the original document. This method is needed if the user has requested a
+    /// shorter training run than in the original document. `within` can contain a tolerance that
+    /// replaces the tolerance derived from the printed digits, together with the reason for the
+    /// replacement.
     #[track_caller]
     pub fn prints_first(
         &mut self,
@@ -520,24 +531,24 @@ impl Notebook {
         self.compare(Kind::Printed, value, &first.join("\n"), within, None);
     }
 
-    /// Compares a value that the notebook computes without our crates, for example with ndarray
-    /// alone, with the output that the document prints. Reports don't count this value among the
-    /// values that our crates compute.
+    /// Compares a value that the notebook computes without the crates of this workspace, for
+    /// example with ndarray alone, with the output that the original document prints. Reports don't
+    /// count this value among the values that our crates compute.
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Shown, value, printed, None, None);
     }
 
-    /// Compares a value with expected values from another source than the notebook's document.
-    /// `figures` contains the expected values as PyTorch would print them, and `source` describes
-    /// where they come from. Reports don't count them among the values that the document prints.
+    /// Compares a value with expected values that don't come from the original document. `figures`
+    /// contains the expected values as PyTorch would print them, and `source` describes where they
+    /// come from. Reports don't count them among the values that the original document prints.
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
     }
 
-    /// Shows a value without comparing it. Readers can use this method for values that they compute
-    /// themselves, as in `book.yours("entropy", &entropy)`.
+    /// Shows a value without comparing it. Learners can call this method to see values that they
+    /// compute themselves, as in `book.yours("entropy", &entropy)`.
     #[track_caller]
     pub fn yours(&mut self, _name: &str, value: impl Shown) {
         self.own(None, torch_form::print(&value.value()));
@@ -578,9 +589,9 @@ impl Notebook {
         self.own(fault, error);
     }
 
-    /// Demonstrates a bug in the document. Shows `wrong`, the result of the document's faulty code,
-    /// under the title `bug`, and `right`, the result of the corrected code, under the title
-    /// `remedy`. The cell fails if the two results are equal.
+    /// Demonstrates a bug in the original document by showing two results: `wrong`, which the
+    /// faulty code computes, under the title `bug`, and `right`, which the corrected code computes,
+    /// under the title `remedy`. The cell fails if the two results are equal.
     #[track_caller]
     pub fn erratum(
         &mut self,
@@ -643,7 +654,8 @@ impl Notebook {
         assert!(before.is_none(), "the call of line {line} ran twice");
     }
 
-    /// Stores and returns the line number at which the notebook calls a method of this type.
+    /// Determines the line number at which the notebook calls a method of this type, stores it in
+    /// `at`, and returns it.
     #[track_caller]
     fn go_to_caller(&mut self) -> u32 {
         self.at = Location::caller().line();
@@ -651,8 +663,8 @@ impl Notebook {
     }
 }
 
-/// Path to the file that contains the substitute story [`STORY`], relative to the root of the
-/// repository.
+/// Path to the file that contains the story [`STORY`], which can be used in place of the book's
+/// text. The path is relative to the root of the repository.
 const STORY_FILE: &str = "crates/tools/cli/data/the-answering-bell.txt";
 
 /// Returns the Rust code that reads the text file `path`.

@@ -1,8 +1,8 @@
-//! Splits the source code of a notebook into the parts that readers see, such as prose, cells and
-//! pictures, and combines them with the results from a run of the notebook. The parts are marked by
-//! statements such as `book.prints(…)`, which call a method of [`Notebook`]. In this module, a
-//! *call* is such a statement or a call that reads an input, and its line number is that of the
-//! notebook's source file.
+//! Splits the source code of a notebook into the parts that learners see, such as prose, cells and
+//! pictures, and combines them with the results from a run of the notebook. Each part except prose
+//! is created by a statement such as `book.prints(…)`, which calls a method of [`Notebook`]. In
+//! this module, a *call* is either such a statement or an expression that reads an input, and its
+//! line number refers to the notebook's source file.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use regex::Regex;
 use crate::book::{InputValue, LeftOut, Notebook, Outcome};
 use crate::source::{Call, calls, undented, without_lints};
 
-/// A part of a notebook as readers see it, such as a heading, a paragraph of prose, or a cell.
+/// A part of a notebook that learners see, such as a heading, a paragraph of prose, or a cell.
 pub enum Part {
     /// The heading that begins a section.
     Section {
@@ -23,20 +23,20 @@ pub enum Part {
     },
     /// The introduction of a notebook.
     Intro(Intro),
-    /// Prose between the cells that doesn't explain the code of a particular cell.
+    /// Prose that stands between cells and doesn't explain the code of a particular cell.
     Prose {
         /// Line number of the first call after the prose.
         line: u32,
         /// Text of the prose, in which empty lines separate the paragraphs.
         text: String,
     },
-    /// A question for the reader about a section, together with its answer.
+    /// A question to the learner about a section, together with its answer.
     Question {
         /// Line number of the call that asks the question.
         line: u32,
         /// The question.
         question: String,
-        /// The answer, which is hidden until the reader opens it.
+        /// The answer. In a web page, it is hidden until the learner opens it.
         answer: String,
     },
     /// A text drawing, such as a diagram of array shapes.
@@ -62,38 +62,38 @@ pub enum Part {
         name: String,
         /// Line number of the call that draws the picture.
         line: u32,
-        /// HTML of the picture. It is `None` if pictures weren't requested, or if the run ended
-        /// before the notebook drew the picture.
+        /// HTML of the picture. It is `None` if the settings didn't request pictures, or if the run
+        /// ended before the notebook drew the picture.
         html: Option<String>,
     },
-    /// A cell: a value that the notebook compares or shows, together with the code that computes
-    /// the value.
+    /// A cell: a value that the notebook shows or compares, together with the code that computes
+    /// this value.
     Cell(Box<Cell>),
-    /// Values that the original document prints but that the notebook doesn't compute, or doesn't
-    /// compare with its own results.
+    /// Values that the original document prints but that the notebook doesn't compute or doesn't
+    /// compare.
     LeftOut(LeftOut),
 }
 
-/// The introduction of a notebook, which tells readers what they will learn and what they should
-/// know beforehand.
+/// The introduction of a notebook, which tells learners what the notebook covers and what they
+/// should know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intro {
     /// Goal of the notebook.
     pub goal: String,
-    /// What readers should know before they read the notebook, such as the contents of earlier
+    /// What learners should know before they begin the notebook, such as the contents of earlier
     /// chapters.
     pub prerequisites: String,
     /// Time in minutes that reading the notebook takes.
     pub minutes: String,
 }
 
-/// Text of a comment that marks a cell as a continuation of the previous cell. Such a cell doesn't
-/// need an explanation.
+/// Text of a comment that marks a cell as a continuation of the previous cell, which means that the
+/// cell needs no explanation of its own.
 const CONTINUES: &str = "...";
 
-/// A value that a notebook compares or shows, together with an explanation, the code that computes
-/// the value, and the outcome of the comparison. If a cell of the original document shows several
-/// values, there is a separate `Cell` for each of them.
+/// A value that a notebook shows or compares, together with the code that computes this value, an
+/// explanation, and the outcome of the computation. If a cell of the original document prints
+/// several values, the notebook has a separate `Cell` for each of them.
 pub struct Cell {
     /// Number of the section that contains the cell.
     pub section: String,
@@ -101,50 +101,53 @@ pub struct Cell {
     pub title: String,
     /// Name of the original document's cell, such as `In [36]`.
     pub cell: String,
-    /// Name that is unique within the section. If a cell of the original document shows several
-    /// values, the first of them has the name of that cell, such as `In [36]`, the second is called
-    /// `In [36] (2)`, and so on.
+    /// Name of this `Cell`, which is unique within the section. If a cell of the original document
+    /// prints several values, the first value has the name of this cell, such as `In [36]`, the
+    /// second value has the name `In [36] (2)`, and so on.
     pub name: String,
-    /// Line number of the call that compares or shows the value, such as `book.prints(…)`.
+    /// Line number of the call that shows or compares the value, such as `book.prints(…)`, in the
+    /// notebook's source file.
     pub line: u32,
-    /// Explanation of what the cell computes and why, taken from the comment before the cell's
-    /// code. It is empty if there is no comment, or if the comment only marks the cell as a
+    /// Explanation of what the cell computes and why. It is the text of the comment before the
+    /// cell's code. It is empty if there is no comment, or if the comment only marks the cell as a
     /// continuation of the previous cell.
     pub about: String,
     /// Whether the cell is explained by a comment or by the prose before it, or is marked as a
-    /// continuation of the previous cell.
+    /// continuation of the previous cell so that it needs no explanation.
     pub is_introduced: bool,
-    /// Code since the end of the previous cell, followed by the expression whose value the cell
-    /// shows.
+    /// Code of the cell, which learners see: all code since the end of the previous cell, followed
+    /// by the expression whose value the cell shows.
     pub code: String,
-    /// Inputs that the cell's code reads. Readers can change their values.
+    /// Inputs that the cell's code reads. Learners can change their values.
     pub inputs: Vec<InputValue>,
-    /// Output that the original document prints for the cell, if any. This output is taken from the
-    /// notebook's source code, so it is present even if the cell hasn't run.
+    /// Output that the original document prints for the cell, if any. It is a string literal in the
+    /// notebook's source code, so it is available even if the cell hasn't run.
     pub printed: Option<String>,
-    /// Result of computing the cell, or the reason why the cell wasn't computed.
+    /// Outcome of the cell: its result, or the reason why the cell wasn't computed.
     pub outcome: Outcome,
 }
 
 impl Cell {
-    /// Returns true if `name` is the name of the document's cell, such as `In [36]`, the unique
-    /// name of this `Cell`, such as `In [36] (2)`, or the number of its section, such as `3.6.2`.
+    /// Returns true if `name` refers to this `Cell`: it can be the name of a cell of the original
+    /// document, such as `In [36]`, the unique name of this `Cell`, such as `In [36] (2)`, or the
+    /// number of the section, such as `3.6.2`.
     pub fn is_called(&self, name: &str) -> bool {
         [&self.cell, &self.name, &self.section].contains(&&name.to_owned())
     }
 
-    /// Returns the name of an input, preceded by the name of its cell, such as `In [24].seed`.
+    /// Returns the full name of one of the cell's inputs, which consists of the name of the cell
+    /// and the name of the input, such as `In [24].seed`.
     pub fn name_of(&self, input: &InputValue) -> String {
         format!("{}.{}", self.cell, input.name)
     }
 }
 
-/// Splits the source code of a notebook into parts and combines the parts with the results of a
-/// run, which `book` contains. The outcome of a cell without a result is the reason why the run
-/// didn't reach the cell.
+/// Splits the source code of a notebook into parts, and combines the parts with the results of a
+/// run, which are stored in `book`. If `book` contains no result for a cell, the cell's outcome
+/// contains the reason why the run ended before it reached the cell.
 ///
-/// The code of a cell begins after the previous cell of the same function. It doesn't contain the
-/// calls that show other parts of the notebook.
+/// The code of a cell consists of everything since the previous cell in the same function, except
+/// for the calls that show other parts of the notebook, such as headings and pictures.
 ///
 /// # Panics
 ///
@@ -271,9 +274,9 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     parts
 }
 
-/// Names of the `book` methods that show a part that isn't a cell, such as a heading or a picture.
-/// A comment before a call of such a method is shown as separate prose, not as the explanation of
-/// the next cell.
+/// Names of the [`Notebook`] methods that show a part other than a cell, such as a heading or a
+/// picture. If a comment precedes a call of such a method, it is shown as prose of its own instead
+/// of as the explanation of the next cell.
 const IS_PART: [&str; 7] = [
     "section",
     "asks",
@@ -284,8 +287,9 @@ const IS_PART: [&str; 7] = [
     "leaves_out",
 ];
 
-/// Returns everything after the last unindented line of `code`. Because functions begin and end
-/// with an unindented line, the result comes from inside a single function.
+/// Returns the part of `code` that belongs to the last function in it, which is everything after
+/// the last unindented line. This removes the end of the previous function and the signature of the
+/// last one, which aren't part of a cell.
 fn inside(code: &str) -> &str {
     static OUTSIDE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
@@ -294,8 +298,8 @@ fn inside(code: &str) -> &str {
         .map_or(code, |outside| &code[outside.end()..])
 }
 
-/// Removes the comment lines at the end of `code` and returns their text. Wherever the comment has
-/// an empty line, a new paragraph begins.
+/// Removes the comment at the end of `code` and returns its text. Wherever the comment contains an
+/// empty line, a new paragraph begins.
 fn take_prose(code: &mut String) -> String {
     let lines: Vec<&str> = inside(code).split_inclusive('\n').collect();
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
@@ -308,16 +312,17 @@ fn take_prose(code: &mut String) -> String {
     prose
 }
 
-/// Returns the text of comment lines without the slashes. An empty comment line becomes an empty
-/// line, which separates two paragraphs.
+/// Returns the text of comment lines without the slashes. Empty comment lines separate the
+/// paragraphs of the text.
 fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let texts = lines.map(|line| line.trim_start().trim_start_matches("//").trim());
     undented(&texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// Removes the result that was recorded for the call at the source line `line` and returns it. If
-/// no result was recorded, finds the last function of the notebook that ended early before this
-/// line, and returns the reason why it ended.
+/// Returns the outcome of the cell whose value is shown by the call at the source line `line`. If
+/// `book` contains a result for this line, moves the result out of `book`. Otherwise, a function of
+/// the notebook ended before it reached the cell, so this function returns the outcome that was
+/// recorded for the last function that ended at or before this line.
 fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     if let Some(record) = book.records.remove(&line) {
         return Outcome::Ran(record);
@@ -329,9 +334,9 @@ fn outcome(book: &mut Notebook, line: u32) -> Outcome {
 }
 
 /// Splits the code of a cell into the comments at its beginning and the actual code. Returns the
-/// text of each block of comments, and the actual code. The last block of comments is the
-/// explanation of the cell. The code ends with the expression whose value the cell shows, which is
-/// taken from the arguments of `call`.
+/// text of each block of comments, the last of which is the explanation of the cell, and the actual
+/// code. The returned code ends with the expression whose value the cell shows, which is taken from
+/// the arguments of `call`.
 fn about(call: &Call, code: &str) -> (Vec<String>, String) {
     let argument = |place: usize| call.arguments.get(place).copied().unwrap_or_default();
     let value = match call.method {

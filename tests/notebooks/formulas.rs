@@ -1,6 +1,7 @@
-//! Short functions for the formulas of chapters 3 to 5, which the notebooks show as listings.
-//! Unlike the corresponding functions in our crates, they don't check their arguments. The tests in
-//! this file check that they give the same results as the functions in our crates.
+//! Short functions that implement the formulas of chapters 3 to 5. The notebooks show them as
+//! listings. Unlike the corresponding functions in our crates, these functions don't check their
+//! arguments. The tests in this file check that they return the same results as the corresponding
+//! functions.
 
 use attention::{AttentionError, CausalAttention};
 use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, concatenate};
@@ -15,8 +16,8 @@ pub(crate) fn softmax(scores: &ArrayRef1<f32>) -> Array1<f32> {
     &exponentials / exponentials.sum()
 }
 
-/// Returns the attention weights: the softmax of each row of the scores after division by the
-/// square root of `d_k`.
+/// Returns the attention weights for the given scores: divides the scores by the square root of
+/// `d_k` and applies softmax to each row.
 pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32> {
     let mut weights = scores / (d_k as f32).sqrt();
     for mut row in weights.rows_mut() {
@@ -26,8 +27,8 @@ pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32>
     weights
 }
 
-/// Sets a score to minus infinity if its key comes after its query in the text. The scores have a
-/// row for each query and a column for each key.
+/// Hides later words from each query by setting a score to minus infinity if its key comes after
+/// its query in the text. The scores have one row per query and one column per key.
 pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
     for ((query, key), score) in scores.indexed_iter_mut() {
         if key > query {
@@ -80,8 +81,8 @@ impl SelfAttentionV1 {
     }
 }
 
-/// Returns the result of `CausalAttention.forward` (listing 3.3) for a single text `x` of shape
-/// (num_tokens, d_in).
+/// Returns the context vectors that `CausalAttention.forward` (listing 3.3) computes for a single
+/// text `x` of shape (num_tokens, d_in).
 pub(crate) fn causal_attention(
     x: &ArrayRef2<f32>,
     [w_query, w_key, w_value]: [&ArrayRef2<f32>; 3], // (d_in, d_out)
@@ -95,8 +96,9 @@ pub(crate) fn causal_attention(
     attn_weights.dot(&values) // (num_tokens, d_out)
 }
 
-/// Returns the result of `MultiHeadAttentionWrapper.forward` (listing 3.4). Each head computes its
-/// own context vectors, which are then concatenated along the feature axis.
+/// Returns the context vectors that `MultiHeadAttentionWrapper.forward` (listing 3.4) computes.
+/// Each head computes context vectors of its own, which are then concatenated along the feature
+/// axis.
 pub(crate) fn side_by_side(
     heads: &[CausalAttention],
     x: &ArrayRef3<f32>, // (batch, num_tokens, d_in)
@@ -125,8 +127,8 @@ pub(crate) fn deep_network(
     x
 }
 
-/// Returns the loss for one target: the negative logarithm of the probability that the logits give
-/// the target token.
+/// Returns the loss for a single prediction: the negative logarithm of the probability that the
+/// logits assign to the target token.
 pub(crate) fn cross_entropy(logits: &ArrayRef1<f32>, target: usize) -> f32 {
     -softmax(logits)[target].ln()
 }

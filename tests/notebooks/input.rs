@@ -1,30 +1,31 @@
-//! Types of the inputs whose values readers can change in a notebook. An input can be a number, a
-//! text, a Boolean value, or a matrix. Readers separate the rows of a matrix by semicolons, as in
-//! `0.4 0.1; 0.5 0.8`.
+//! Types of the inputs of a notebook, which are values that learners can change. An input can be a
+//! number, a text, a Boolean value, or a matrix. To enter a matrix, learners separate its rows by
+//! semicolons, as in `0.4 0.1; 0.5 0.8`.
 
 use std::fmt::Display;
 
 use anyhow::{Result, anyhow, ensure};
 use ndarray::Array2;
 
-/// A type that an input can have. An input is a value in a notebook that readers can change.
+/// A type of the inputs of a notebook. An input is a value in the notebook's code that learners can
+/// change.
 pub trait Input: Sized {
-    /// Type of the lower and upper bounds of the allowed values or sizes.
+    /// Type of [`Input::size`] and of the bounds within which the size must lie.
     type Size: PartialOrd + Display;
 
-    /// Unit of the number that [`Input::size`] returns, such as ` characters`. It is empty if this
-    /// number is the value itself.
+    /// Unit of the number that [`Input::size`] returns, such as ` characters`. It is empty if the
+    /// size of an input is the input's value itself.
     const UNIT: &str;
 
     /// Description of the allowed values of an input without bounds.
     const ANY: &str = "any value";
 
-    /// Returns the size of an input, which must lie between the bounds of the input. The size of a
-    /// number or a Boolean value is the value itself. The size of a text is its number of
-    /// characters, and the size of a matrix is its number of elements.
+    /// Returns the size of an input, which must lie within the bounds that the notebook specifies.
+    /// The size of a number or a Boolean value is the value itself, the size of a text is its
+    /// number of characters, and the size of a matrix is its number of elements.
     fn size(&self) -> Self::Size;
 
-    /// Parses the text that a reader typed.
+    /// Parses the text that a learner entered.
     ///
     /// # Errors
     ///
@@ -32,7 +33,7 @@ pub trait Input: Sized {
     /// this type.
     fn read(text: &str) -> Result<Self>;
 
-    /// Returns the value as a reader would type it.
+    /// Returns the value in the notation in which a learner would enter it.
     fn written(&self) -> String;
 
     /// Returns a Rust expression for the value.

@@ -1,26 +1,28 @@
-//! Rust translations of the book's Jupyter notebooks and of other documents about the book. Each
-//! translation, which is also called a notebook, is a program that can be read from top to bottom.
-//! It computes the cells of the original document with the public items of our crates, and compares
-//! the results with the output that the document prints.
+//! Rust ports of the book's Jupyter notebooks and of other documents about the book. Each port,
+//! which is also called a notebook, is a program that can be read from top to bottom. It computes
+//! the cells of the original document with the public items of our crates, and compares the results
+//! with the output that the original document prints.
 //!
 //! `cargo test` runs all notebooks, `cargo xtask verify` reports the result of each comparison, and
-//! `cargo xtask notebook` shows the cells with their output, like Jupyter. Each expected output is
-//! written only once, next to the code that computes it, with the digits that the document prints.
-//! No expected output was copied from the output of our own code.
+//! `cargo xtask notebook` shows the cells together with their output, as Jupyter does. Each
+//! expected output is written only once, next to the code that computes it, with the digits that
+//! the original document prints. No expected output was copied from the output of our own code.
 //!
 //! The documentation of this crate uses the following terms:
 //!
 //! - A *document* is an original text about the book, such as the Jupyter notebook ch03.ipynb.
-//! - A *notebook* is the Rust translation of a document. Its function `run` receives a variable
-//!   `book` of type [`Notebook`] and calls its methods. For example, the method
-//!   [`Notebook::prints`] compares a computed value with the output of the document.
+//! - A *notebook* is the Rust port of a document. Its function `run` receives a variable `book` of
+//!   type [`Notebook`] and calls its methods. For example, the method [`Notebook::prints`] compares
+//!   a computed value with the output of the document.
 //! - A *cell* of a document consists of code and its output, and has a name such as `In [36]`. In
-//!   the translation, a [`Cell`] is a value that the notebook shows or compares, together with the
+//!   the Rust port, a [`Cell`] is a value that the notebook shows or compares, together with the
 //!   code that computes the value.
 //! - *Prose* is the text that explains the cells. It consists of the `//` comments between the
 //!   statements of a notebook.
-//! - The [`Part`]s of a notebook are what *readers* of the notebook see: headings, prose, cells,
-//!   pictures, and so on.
+//! - A *learner* is a person who works through a notebook in a terminal or in a web page. Learners
+//!   can change the *inputs* of a notebook, such as a seed or a text.
+//! - The [`Part`]s of a notebook are what learners see: headings, prose, cells, pictures, and so
+//!   on.
 
 #![cfg_attr(
     test,
@@ -68,7 +70,7 @@ pub use printed::{Verdict, allowances, numbers};
 pub use source::{item, tokens};
 pub use value::{Element, Lines, Shown, Value};
 
-/// A notebook in Rust: the translation of a Jupyter notebook or of another document about the book.
+/// A notebook in Rust: the port of a Jupyter notebook or of another document about the book.
 pub struct Program {
     /// Name of the notebook on the command line, such as `ch03`.
     pub name: &'static str,
@@ -88,15 +90,16 @@ pub struct Program {
 pub enum Tier {
     /// The notebook runs by default.
     Everyday,
-    /// The notebook trains a model, which takes minutes. The training runs only if the user
-    /// requests the notebook by its name.
+    /// The notebook trains a model, which takes minutes. Unless the user requests the notebook by
+    /// its name, the training is skipped.
     Long,
-    /// The notebook shows bugs of the original documents next to the corrected code. It runs only
-    /// if the user requests it.
+    /// The notebook demonstrates bugs in the original documents by showing the results of the
+    /// faulty code next to those of the corrected code. It runs only if the user requests it.
     Errata,
 }
 
-/// Settings for the training run in chapter 5. If a field is `None`, the book's value is used.
+/// Settings for the training run in chapter 5. For each field that is `None`, the book's value is
+/// used.
 #[derive(Clone, Debug, Default)]
 pub struct TrainingRun {
     /// Number of epochs, from 1 to [`TrainingRun::EPOCHS`].
@@ -141,47 +144,47 @@ programs! {
     errata "errata" Errata "Bugs of the documents"
 }
 
-/// Reason given for skipping a cell that needs the book's text.
+/// Reason for skipping a cell that needs the book's text.
 const NEEDS_TEXT: &str = "it needs the book's text";
 
-/// Advice for users without the book's text: the option that specifies the text, and where to find
-/// the file.
+/// Advice for users who haven't provided the book's text: the command-line option that specifies
+/// the text file, and where to find this file.
 const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book's repository \
      (ch02/01_main-chapter-code of github.com/rasbt/LLMs-from-scratch)";
 
-/// Reason given for skipping a cell that can't be computed in a web page.
+/// Reason for skipping a cell that can't be computed in a web page.
 const NOT_IN_A_PAGE: &str =
     "it needs a large model, sizes that don't fit in 32 bits, or a panic that is caught";
 
-/// Reason given for skipping a cell that needs minutes of training. It includes the command that
-/// runs the training.
+/// Reason for skipping a cell that requires minutes of training. It includes the command that runs
+/// the training.
 const TAKES_MINUTES: &str =
     "it takes minutes (`cargo xtask verify training --book-text the-verdict.txt` compares it)";
 
 /// Settings for running a notebook.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The book's text. If this is `None`, the user hasn't provided the text.
+    /// The book's text, "The Verdict", or `None` if the user hasn't provided it.
     pub text: Option<&'static str>,
-    /// Substitute for the book's text. It is used if `text` is `None`. Cells that are computed from
-    /// it aren't compared with the document's output.
+    /// Substitute for the book's text, which is used if `text` is `None`. Cells that are computed
+    /// from the substitute aren't compared with the output of the original document.
     pub other_text: Option<&'static str>,
-    /// Settings for the training run in chapter 5. If this is `None`, the training run is skipped,
-    /// or a small model is trained instead of the document's model.
+    /// Settings for the training run in chapter 5. If this is `None`, the notebook skips the
+    /// training run or trains a small model instead.
     pub training: Option<TrainingRun>,
     /// Whether to create pictures.
     pub draws: bool,
-    /// Whether to skip the cells that can't be computed in a web page, because they need a large
-    /// model, sizes that don't fit in 32 bits, or a panic that is caught.
+    /// Whether the notebook runs in a web page, as WebAssembly. If so, it skips the cells that need
+    /// a large model, sizes that don't fit in 32 bits, or a panic that is caught.
     pub small: bool,
-    /// New values of the inputs that the reader has changed. Each entry contains the line number of
-    /// the call that reads the input, and the text that the reader typed.
+    /// Values of the inputs that the learner has changed. Each entry consists of the line number of
+    /// the call that reads the input, and the text that the learner entered.
     pub inputs: Vec<(u32, String)>,
 }
 
 impl Program {
-    /// Returns the parts of the notebook, such as its prose and its cells, without running it. The
-    /// outcome of all cells is [`Outcome::Skipped`].
+    /// Returns the parts of the notebook, such as its prose and its cells, without running the
+    /// notebook. The outcome of each cell is [`Outcome::Skipped`].
     pub fn unrun(&self) -> Vec<Part> {
         let mut book = Notebook::default();
         book.ended.push((0, Outcome::Skipped("not run".to_owned())));
@@ -189,8 +192,8 @@ impl Program {
     }
 
     /// Runs the notebook from top to bottom and returns its parts, including the outcome of each
-    /// cell. If a function that is run by [`Notebook::part`] fails, the outcome of its remaining
-    /// cells is [`Outcome::Lost`], and the notebook continues after this function.
+    /// cell. If a function that is run by [`Notebook::part`] fails, its remaining cells have the
+    /// outcome [`Outcome::Lost`], and the notebook continues with the code after this function.
     pub fn run(&self, settings: &Settings) -> Vec<Part> {
         let mut book = Notebook::new(settings.clone());
         book.part(self.run);
@@ -203,8 +206,7 @@ impl Program {
     }
 }
 
-/// Returns the cells that are contained in `parts`, the parts of a notebook, in their original
-/// order.
+/// Returns the cells among the `parts` of a notebook in their original order.
 pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     parts.iter().filter_map(|part| match part {
         Part::Cell(cell) => Some(cell.as_ref()),
@@ -212,8 +214,8 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     })
 }
 
-/// Returns advice about how to provide the book's text if at least one of the cells was skipped for
-/// lack of this text or was computed from a substitute. Returns `None` otherwise.
+/// Returns advice on how to provide the book's text if at least one of the cells was skipped
+/// because this text is missing, or was computed from a substitute. Returns `None` otherwise.
 pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option<&'static str> {
     let needs = |cell: &Cell| match &cell.outcome {
         Outcome::Skipped(why) => why == NEEDS_TEXT,
@@ -223,8 +225,7 @@ pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option
     cells.any(needs).then_some(HOW_TO_GIVE_TEXT)
 }
 
-/// Returns the inputs that are contained in `parts`, the parts of a notebook. Each input is
-/// returned with the cell that reads it.
+/// Returns the inputs among the `parts` of a notebook, each together with the cell that reads it.
 pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &InputValue)> {
     cells(parts).flat_map(|cell| cell.inputs.iter().map(move |input| (cell, input)))
 }

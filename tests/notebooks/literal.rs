@@ -1,8 +1,8 @@
-//! Parses the numbers in the output that a document prints, and determines the tolerance with which
+//! Parses the numbers in the output of an original document and determines the tolerance with which
 //! each of them is compared with a computed value.
 //!
-//! The tolerance depends only on the digits that the document prints, not on the cell that prints
-//! them:
+//! The tolerance of a number depends only on its printed digits, not on the cell that prints it. It
+//! follows these rules:
 //!
 //! - A number with `d` decimals has the tolerance `0.5 * 10^-d + 1e-5 * max(1, |printed|)`. The
 //!   first term is half a unit of the last decimal, and is left out if no decimals are printed. The
@@ -14,25 +14,25 @@
 //!   error, so its tolerance is 1e-6.
 //! - An infinity has the tolerance 0, so the computed value must be the same infinity.
 //!
-//! The computed value isn't rounded to the printed digits before the comparison. Otherwise, a tiny
-//! error could change the last digit of a value that lies halfway between two numbers with this
-//! many digits.
+//! The computed value isn't rounded to the printed number of digits before the comparison, because
+//! a tiny error could then change its last digit. This would happen if the exact value is close to
+//! halfway between two numbers with this many digits.
 
-/// Tolerance, relative to `max(1, |printed|)`, for rounding errors that depend on the order of
-/// summation and on the vector instructions that were used.
+/// Tolerance for rounding errors, relative to `max(1, |printed|)`. Such errors arise because the
+/// result of a sum depends on the order of its terms and on the vector instructions that compute
+/// it.
 const SLACK: f64 = 1e-5;
-/// Minimum number of significant digits of a number that is printed in full precision. If a number
-/// has decimals and at least this many significant digits, we assume that it was printed with all
-/// digits of its floating-point value.
+/// Number of significant digits from which we assume that a number was printed with all digits of
+/// its floating-point value. The assumption applies only to numbers with decimals.
 const FULL_PRECISION: usize = 10;
-/// Upper limit for rounding errors. A printed number whose absolute value is smaller is treated as
-/// a zero with a rounding error.
+/// Upper limit for rounding errors in place of zero. A nonzero printed number whose absolute value
+/// is below this limit is treated as zero plus a rounding error.
 const NOISE: f64 = 1e-6;
 
 /// A number in a printed output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Literal {
-    /// Text of the number as the document prints it, but without commas.
+    /// Text of the number in the output of the original document, without the commas.
     pub(crate) text: String,
     pub(crate) value: f64,
     /// Number of decimals of the mantissa.
@@ -61,8 +61,8 @@ impl Literal {
         })
     }
 
-    /// Returns the tolerance of the printed number, which is the largest absolute difference that a
-    /// computed value may have from it.
+    /// Returns the tolerance of this printed number: the largest absolute difference between a
+    /// computed value and the printed number that still counts as agreement.
     pub(crate) fn allowed(&self) -> f64 {
         let size = self.value.abs();
         let digits = self.text.chars().filter(char::is_ascii_digit);
@@ -75,8 +75,8 @@ impl Literal {
             SLACK * size
         } else {
             let unit = 10f64.powi(self.exponent);
-            // PyTorch prints a number without decimals, such as `2.`, only if all values in the
-            // tensor are whole numbers, so the printed number wasn't rounded.
+            // PyTorch prints numbers without decimals, such as `2.`, only if all values in the
+            // tensor are whole numbers. A number without decimals therefore wasn't rounded.
             let half_unit = match self.decimals {
                 0 => 0.0,
                 decimals => 0.5 * 10f64.powi(-decimals),
@@ -85,7 +85,7 @@ impl Literal {
         }
     }
 
-    /// Returns the absolute difference between `computed` and the printed value. If both are the
+    /// Returns the absolute difference between `computed` and this printed number. If both are the
     /// same infinity, the difference is 0. If `computed` is NaN, the difference is infinite.
     pub(crate) fn difference(&self, computed: f64) -> f64 {
         let difference = (computed - self.value).abs();

@@ -1,5 +1,5 @@
-//! Translation of a reader's notes on self-attention with trainable weights, which compute it step
-//! by step.
+//! Rust port of study notes on self-attention with trainable weights, which compute a context
+//! vector step by step.
 
 use anyhow::Result;
 use attention::{SelfAttentionV1, SelfAttentionV2, WeightInit, scaled_softmax};
@@ -16,9 +16,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         12,
     );
     book.section("step-by-step", "The context vector z(2) of the input x(2)");
-    // The example text has {words:w} words, and each word's vector has {d_in:w} features. In this
-    // section, we compute the context vector of the second word. The cell prints the vector of this
-    // word.
+    // The example text has {words:w} words, and the vector of each word has {d_in:w} features. The
+    // goal of this section is to compute the context vector of the second word. First, the cell
+    // prints the vector of this word.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -35,8 +35,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     let d_out = book.input("d_out", 2, 1..=256);
     book.shows("In [1]", &x_2.row(0), "tensor([0.5500, 0.8700, 0.6600])");
 
-    // The weights of three matrices of the same shape are drawn at random, and training would
-    // change them. The cell prints the first matrix, which turns the words' vectors into queries.
+    // Self-attention uses three weight matrices of the same shape. They are initialized with random
+    // numbers, which training would change. The cell prints the first matrix, `w_query`, which
+    // turns the words' vectors into queries.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -51,11 +52,11 @@ tensor([[0.2961, 0.5166],
     );
 
     // The query of the second word describes what this word looks for. Multiplying the word's
-    // vector by `w_query` turns its {d_in} features into {d_out} features.
+    // vector, which has {d_in} features, by `w_query` produces a query with {d_out} features.
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [3]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
-    // Three matrix products give the queries, keys and values of all words.
+    // Three matrix products compute the queries, the keys and the values of all words.
     let queries = matmul(&inputs, &w_query); // (num_tokens, d_out)
     let keys = matmul(&inputs, &w_key);
     let values = matmul(&inputs, &w_value);
@@ -72,9 +73,9 @@ tensor([[0.2309, 1.0966],
     );
     book.shape("In [4]", &keys, &[6, 2]);
 
-    // How well does a word's key match the query? The dot product of the key and the query measures
-    // this. First, we compute this dot product for the second word's query and the second word's
-    // own key, and then for the same query and all keys.
+    // How well does a word's key match the query? This is measured by the dot product of the key
+    // and the query, which is called the attention score. First, we compute the score for the
+    // second word's query and the second word's own key, and then for the same query and all keys.
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [5]", &attn_score_22[[0, 0]], "tensor(1.8524)");
@@ -96,14 +97,14 @@ tensor([[0.2309, 1.0966],
     );
     book.prints("In [6]", &attn_weights_2.sum(), "tensor(1.)");
 
-    // Each value vector is multiplied by its attention weight. The sum of the products is the
-    // context vector of the second word.
+    // Each word's value vector is multiplied by the word's attention weight. The sum of the
+    // products is the context vector of the second word.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [7]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
     book.section("SelfAttention_v1", "SelfAttention_v1");
-    // The class `SelfAttention_v1` performs the steps above for all words. The cell prints its
-    // inputs:
+    // The class `SelfAttention_v1` performs the same steps as the previous section, but for all
+    // words at once. The cell prints its inputs:
     book.shows(
         "In [9]",
         &inputs,
@@ -115,9 +116,9 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
-    // The matrices of `SelfAttention_v1` are drawn with `torch.rand`, which gives numbers between 0
-    // and 1. Each row of the result is the context vector of a word. With the same seed, the second
-    // row is the context vector of In [7].
+    // The matrices of `SelfAttention_v1` are drawn with `torch.rand`, which returns random numbers
+    // between 0 and 1. Each row of the result is the context vector of a word. If the seed is the
+    // same as in the previous section, the second row equals the context vector in In [7].
     let seed = book.input("seed", 123, ..);
     book.value("seed_v1", seed);
     let sa_v1 = SelfAttentionV1::new(
@@ -139,8 +140,8 @@ tensor([[0.2996, 0.8053],
     );
 
     book.section("SelfAttention_v2", "SelfAttention_v2");
-    // The class `SelfAttention_v2` has linear layers instead of plain matrices. It takes the same
-    // inputs as `SelfAttention_v1`:
+    // The class `SelfAttention_v2` uses linear layers instead of plain matrices. It is applied to
+    // the same inputs as `SelfAttention_v1`:
     book.shows(
         "In [11]",
         &inputs,
@@ -175,8 +176,9 @@ tensor([[-0.0739,  0.0713],
         "exercise-3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
-    // Task: copy the matrices of the `SelfAttention_v2` into a `SelfAttention_v1`, so that both
-    // compute the same context vectors from these inputs.
+    // Task: copy the matrices from an object of the class `SelfAttention_v2` to an object of the
+    // class `SelfAttention_v1`, so that both objects compute the same context vectors from these
+    // inputs.
     book.shows(
         "In [12]",
         &inputs,

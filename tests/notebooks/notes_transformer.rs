@@ -1,5 +1,5 @@
-//! Translation of "Transformer", a reader's notes on chapters 2 to 5. The notes print few results,
-//! and most of their code comes from chapters 2 to 4.
+//! Rust port of "Transformer", study notes on chapters 2 to 5 of the book. The notes contain few
+//! printed results, and most of their code comes from chapters 2 to 4.
 
 use anyhow::Result;
 use gpt::GptConfig;
@@ -12,13 +12,13 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A reader's notes on chapters 2 to 5. This notebook contains only the parts that print results: splitting a text, the size of GPT-2's vocabulary, GPT-2's configuration, and its number of parameters.",
-        "nothing. The title of each part gives the section of the book to which it belongs.",
+        "These are study notes on chapters 2 to 5 of the book. This notebook contains only the parts that print results: splitting a text, the size of GPT-2's vocabulary, GPT-2's configuration, and its number of parameters.",
+        "nothing. The title of each section names the section of the book to which it belongs.",
         6,
     );
     book.section("tokenizing", "2.2 Tokenizing text");
-    // Section 2.2 of the book begins with the simplest way to split a text. The first version
-    // splits the text at white space and keeps the white space as separate pieces.
+    // Section 2.2 of the book begins with the simplest way to split a text into words. The first
+    // version splits the text at white space and keeps the white space as separate pieces.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
@@ -26,15 +26,14 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         &result,
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
-    // The second version also splits the text at commas and periods, so that they become separate
-    // tokens.
+    // The second version also splits the text at commas and periods, which become separate pieces.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints(
         "line 97",
         &result,
         "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is',' ', 'a', ' ', 'test', '.', '']",
     );
-    // Next, the pieces that are empty or contain only white space are removed.
+    // Next, all pieces that are empty or contain only white space are removed from the list.
     let result = without_blanks(&result);
     book.prints(
         "line 108",
@@ -42,7 +41,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
     // The final version in section 2.2 also splits the text at other punctuation marks and at the
-    // double dash, and removes the white space.
+    // double dash. It then removes the white space.
     let result = preprocess("Hello, world. Is this-- a test?");
     book.prints(
         "line 120",
@@ -62,7 +61,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "['Hello', 'world', '!']",
     );
     // This cell removes the strings that are empty or contain only white space. It doesn't strip
-    // the remaining strings, so the spaces around the exclamation mark are kept.
+    // the other strings, so the spaces around the exclamation mark remain.
     book.prints(
         "line 188",
         &without_blanks(&result),
@@ -76,11 +75,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("line 277", &tokenizer.vocab_size(), "50,257");
 
     book.section("configuration", "4.1 Coding an LLM architecture");
-    // The Python dictionary `GPT_CONFIG_124M` corresponds to a Rust struct. Most fields of the
-    // struct have the same names and values as the entries of the dictionary. In place of a single
-    // `drop_rate`, the struct has three `drop_rates`, which are equal in this configuration. It
-    // also has the fields `tied`, `hidden_dim`, `norm_eps` and `activation`, so that it can
-    // describe other models, too.
+    // A Rust struct takes the place of the Python dictionary `GPT_CONFIG_124M`. Most fields of the
+    // struct have the same names and values as the entries of the dictionary. Instead of a single
+    // `drop_rate`, the struct has three `drop_rates`, which are equal in this configuration. In
+    // addition, it has the fields `tied`, `hidden_dim`, `norm_eps` and `activation`, with which it
+    // can describe other models.
     let config = GptConfig::GPT2_124M;
     let sizes = [
         config.vocab_size,
@@ -98,9 +97,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("lines 561-569", &qkv_bias, "False");
 
     book.section("parameters", "4.6 Coding the GPT model");
-    // How many parameters does the smallest GPT-2 model have? If it has a separate output layer, it
-    // has 163 million parameters. If the output layer shares the weights of the token embedding,
-    // the model has 124 million parameters.
+    // How many parameters does the smallest GPT-2 model have? The answer depends on its output
+    // layer. With weights of its own, this layer brings the total to 163 million parameters. If it
+    // shares the weights of the token embedding instead, the model has 124 million parameters.
     let untied = config.size()?.total();
     book.prints("line 851", &untied, "163,009,536");
     let tied = GptConfig {

@@ -1,7 +1,8 @@
-//! Compares a computed value with the output that a document prints. Apart from numbers or strings,
-//! the output can contain labels, brackets, and an ellipsis in place of numbers that PyTorch omits.
+//! Compares computed values with the output of an original document. In addition to numbers or
+//! strings, such an output can contain labels, brackets, and an ellipsis in place of numbers that
+//! PyTorch omits.
 //!
-//! The tolerance for a floating-point number follows from its printed digits, as described in
+//! The tolerance for a floating-point number depends on its printed digits, as described in
 //! [`crate::literal`]. Whole numbers and strings must be equal to the printed ones.
 
 use std::ops::Range;
@@ -14,18 +15,18 @@ use crate::literal::Literal;
 use crate::torch_form;
 use crate::value::{Kind, Value};
 
-/// Result of comparing a computed value with the output that a document prints.
+/// Result of comparing a computed value with the output of an original document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Number of values that were compared. Each number of an array and each string of a list
+    /// Number of values that were compared. Each number in an array and each string in a list
     /// counts as one value.
     pub figures: usize,
-    /// Most significant difference between a computed and a printed number, which is the one that
-    /// is largest in relation to its tolerance.
+    /// Difference between a computed number and the corresponding printed number. If several
+    /// numbers were compared, this is the difference that is largest in relation to its tolerance.
     pub difference: f64,
-    /// Tolerance of the two numbers from which `difference` was computed.
+    /// Tolerance for the two numbers whose difference is stored in `difference`.
     pub allowed: f64,
-    /// Descriptions of the computed values that differ from the printed ones by more than the
+    /// Descriptions of the computed values that differ from the printed values by more than the
     /// tolerance. The list is empty if the comparison succeeded.
     pub faults: Vec<String>,
 }
@@ -40,8 +41,8 @@ impl Verdict {
 
     fn note(&mut self, difference: f64, allowed: f64, fault: impl FnOnce() -> String) {
         self.figures += 1;
-        // If the tolerance is 0 and the values are equal, the ratio is 0 / 0, which is NaN. `max`
-        // replaces it with 0.
+        // For two equal values with a tolerance of 0, the ratio is 0 / 0, which is NaN. In this
+        // case, `max` returns 0.
         let ratio = |difference: f64, allowed: f64| (difference / allowed).max(0.0);
         if self.figures == 1 || ratio(difference, allowed) > ratio(self.difference, self.allowed) {
             (self.difference, self.allowed) = (difference, allowed);
@@ -52,15 +53,15 @@ impl Verdict {
     }
 }
 
-/// Compares a computed value with the output that the document prints. If `within` is given, it
-/// replaces the tolerance that follows from the printed digits.
+/// Compares a computed value with the output of an original document. If `within` contains a
+/// tolerance, it replaces the tolerance that follows from the printed digits.
 ///
-/// The output can show an array in brackets, with an ellipsis where PyTorch omits numbers, or as a
-/// sequence of numbers without brackets.
+/// If the value is an array, the output can show it in brackets, with an ellipsis where PyTorch
+/// omits numbers, or as a sequence of numbers without brackets.
 ///
 /// # Errors
 ///
-/// Returns an error if the output doesn't have the same shape as the value, or if the output
+/// Returns an error if the output and the computed value have different shapes, or if the output
 /// contains nothing that can be compared.
 pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Result<Verdict> {
     let mut verdict = Verdict::default();
@@ -127,13 +128,14 @@ static TEXT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?s)'(\\.|[^'\\])*'|"(\\.|[^"\\])*""#).expect("a regular expression")
 });
 
-/// Parses a printed array. Returns its layout in the notation of [`torch_form::shown`], such as
-/// `[[xx][xx]]`, and its numbers, each with its byte range in `text`. Words that aren't numbers are
-/// ignored, because they are labels.
+/// Parses a printed array. Returns the layout of the array in the notation of
+/// [`torch_form::shown`], such as `[[xx][xx]]`, and the numbers in it, each with its byte range in
+/// `text`. Words that aren't numbers are treated as labels and ignored.
 fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"[\[\]]|[^\s\[\]()'"]+"#).expect("a regular expression"));
-    // Without brackets, a comma is part of a number, as in 163,009,536.
+    // In an output without brackets, a comma separates groups of digits, as in 163,009,536.
+    // Otherwise, it separates two numbers.
     let text = match text.contains('[') {
         true => text.replace(',', " "),
         false => text.to_owned(),

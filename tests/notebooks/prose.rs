@@ -1,9 +1,9 @@
 //! Inserts computed values into the prose of a notebook, so that the prose can't contradict the
-//! computed output. Wherever a value should appear, the prose contains its name in braces, such as
-//! `{seed}`.
+//! computed output. The prose contains a placeholder for each of these values, which is a name in
+//! braces, such as `{seed}`.
 //!
-//! The prose can use the values of the notebook's inputs and the values that the notebook passes to
-//! [`crate::Notebook::value`]. A placeholder can specify a format:
+//! A placeholder can refer to an input of the notebook or to a value that the notebook passes to
+//! [`crate::Notebook::value`]. After the name, it can specify a format:
 //!
 //! - `{name:.2}` shows two decimals.
 //! - `{name:%}` shows a percentage.
@@ -18,9 +18,9 @@ use regex::{Captures, Regex};
 /// Text that appears in place of a value that wasn't computed.
 pub(crate) const MISSING: &str = "…";
 
-/// Values that a run of a notebook has recorded under a name, so that the prose can refer to them.
-/// Because a notebook can record several values under the same name, each value is stored with the
-/// number of the source line that recorded it.
+/// Values that a notebook has recorded during a run so that its prose can include them. The key is
+/// the name of the value. A notebook can record several values under the same name, so each value
+/// is stored together with the number of the source line that recorded it.
 #[derive(Default)]
 pub(crate) struct Values(HashMap<String, Vec<(u32, String)>>);
 
@@ -30,19 +30,21 @@ impl Values {
         values.push((line, value));
     }
 
-    /// Returns the latest value that was recorded under `name` at or before the source line `line`.
-    /// If no value was recorded up to this line, returns the first value that was recorded later,
-    /// because the prose before a cell can mention the value that the cell computes. Returns `None`
-    /// if no value was recorded under this name.
+    /// Returns the value that `name` stands for in prose at the source line `line`. This is the
+    /// last value that was recorded under this name at or before this line. If there is none, it is
+    /// the first value that was recorded after this line, because the prose before a cell can
+    /// mention a value that the cell computes. Returns `None` if no value was recorded under this
+    /// name.
     fn at(&self, name: &str, line: u32) -> Option<&str> {
         let values = self.0.get(name)?;
         let before = values.iter().rev().find(|(at, _)| *at <= line);
         before.or(values.first()).map(|(_, value)| value.as_str())
     }
 
-    /// Replaces each placeholder in `text` with the value that [`Values::at`] returns for its name
-    /// and the source line `line`, or with [`MISSING`] if there is no such value. If the value is
-    /// an empty string, the space before the placeholder is removed as well.
+    /// Replaces each placeholder in `text` with the value that [`Values::at`] returns for the
+    /// placeholder's name and for the source line `line`. If there is no such value, inserts
+    /// [`MISSING`] instead. If the value is an empty string, also removes the space before the
+    /// placeholder.
     pub(crate) fn fill(&self, text: &str, line: u32) -> String {
         static NAME: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(r"(\s?)\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}").expect("a regular expression")
@@ -58,8 +60,8 @@ impl Values {
     }
 }
 
-/// Formats a value as specified by `form`, which is the text after the colon of a placeholder, such
-/// as `.2` in `{share:.2}`. A value that isn't a number is returned unchanged.
+/// Formats a value as specified by `form`, the text after the colon in a placeholder, such as `.2`
+/// in `{share:.2}`. Returns a value that isn't a number unchanged.
 fn formatted(value: &str, form: &str) -> String {
     const WORDS: [&str; 13] = [
         "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",

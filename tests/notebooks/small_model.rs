@@ -1,17 +1,18 @@
-//! Defines a small GPT, whose tokens are words and which is trained only on the beginning of a
-//! text. The training takes about a second, so notebooks can use this model in place of the book's
-//! model, whose training takes minutes.
+//! Defines a small GPT that notebooks can use in place of the book's model, whose training takes
+//! minutes. The tokens of the small model are words, and it is trained only on the beginning of a
+//! text, so its training takes only about a second.
 
 use anyhow::Result;
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig};
 use tokenizer::{SimpleTokenizerV1, build_vocabulary, preprocess};
 
-/// Maximum number of characters, from the beginning of a text, on which the small model is trained.
+/// The small model is trained on at most this many characters from the beginning of a text.
 const CHARACTERS: usize = 5000;
 
-/// Returns the beginning of a text, up to the last complete word within the first [`CHARACTERS`]
-/// characters. If the text has no more characters than this, returns the whole text.
+/// Returns the beginning of a text on which the small model is trained. It ends with the last
+/// complete word within the first [`CHARACTERS`] characters. Returns the whole text if it isn't
+/// longer than this.
 pub(crate) fn beginning(text: &str) -> &str {
     let Some((end, _)) = text.char_indices().nth(CHARACTERS) else {
         return text;
@@ -20,10 +21,10 @@ pub(crate) fn beginning(text: &str) -> &str {
     &text[..end]
 }
 
-/// Returns a tokenizer for the words of the text, as in the book's section 2.3, and two data
-/// loaders, which deliver the data for training and for validating the small model. The training
-/// loader shuffles the windows of the first nine tenths of the tokens. The validation loader
-/// returns the windows of the last tenth in their original order.
+/// Returns a tokenizer whose tokens are the words of the text (section 2.3 of the book), and two
+/// data loaders for training and for validating the small model. The training loader shuffles the
+/// windows of the first nine tenths of the tokens. The validation loader returns the windows of the
+/// last tenth in their original order.
 pub(crate) fn small_loaders(text: &str) -> Result<(SimpleTokenizerV1, [DataLoader; 2])> {
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocess(text)));
     let ids = Corpus::from_ids(tokenizer.encode(text)?);
@@ -61,8 +62,8 @@ pub(crate) fn small_config(vocab_size: usize, emb_dim: usize) -> GptConfig {
     }
 }
 
-/// Returns the first four tokens of `text` as a string, which serves as the prompt for the small
-/// model.
+/// Returns the first four tokens of `text` as a string, which serves as the prompt for generating
+/// text with the small model.
 pub(crate) fn first_words(text: &str, tokenizer: &SimpleTokenizerV1) -> Result<String> {
     let ids = tokenizer.encode(text)?;
     Ok(tokenizer.decode(&ids[..ids.len().min(4)])?)

@@ -1,9 +1,9 @@
-//! Parses the Rust source code of a notebook, so that pieces of it can be shown to readers. In a
-//! notebook, `book` is the variable of type [`crate::Notebook`] whose methods show and compare
-//! values. [`calls`] finds the calls of these methods, such as `book.prints(…)`, and the code
-//! between them, and [`item`] finds the functions and types that the notebook shows as listings.
+//! Parses the Rust source code of a notebook, so that it can be shown to learners. In a notebook,
+//! `book` is the variable of type [`crate::Notebook`] whose methods show and compare values.
+//! [`calls`] finds the calls of these methods, such as `book.prints(…)`, and the code between them.
+//! [`item`] finds functions and types that a notebook shows as listings.
 //!
-//! [`tokens`] splits Rust code into tokens. This module uses them to find the end of a call's
+//! [`tokens`] splits Rust code into tokens. This module uses the tokens to find the end of a call's
 //! arguments, and the HTML pages use them for syntax highlighting.
 
 use std::collections::HashMap;
@@ -21,17 +21,18 @@ pub(crate) struct Call<'a> {
     /// Name of the method that is called.
     pub(crate) method: &'a str,
     /// Source code of each argument, without a leading `&`. If the argument is the name of a string
-    /// constant, this is the string literal instead.
+    /// constant, this is the string literal that defines the constant.
     pub(crate) arguments: Vec<&'a str>,
-    /// Code between the previous statement that calls a `book` method and this call. It is empty if
-    /// this call reads an input, because the call is then only a part of a statement.
+    /// Code between the previous statement that calls a `book` method and this statement. It is
+    /// empty for a call that reads an input, because such a call is only a part of a statement,
+    /// whose code belongs to the next call.
     pub(crate) code: String,
 }
 
 impl Call<'_> {
-    /// Returns the text of the argument with the index `place`. If the argument is a string
-    /// literal, its text is the value of the string. Otherwise, its text is the source code of the
-    /// expression. Returns `None` if the call has no argument with this index.
+    /// Returns the text of the argument with the index `place`, or `None` if the call has no such
+    /// argument. For a string literal, this is the value of the string. For any other argument, it
+    /// is the source code of the expression.
     pub(crate) fn text(&self, place: usize) -> Option<String> {
         static ESCAPE: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"(?s)\\(\n\s*|x20|.)").expect("a regular expression"));
@@ -53,15 +54,15 @@ impl Call<'_> {
     }
 }
 
-/// Returns the calls of `book` methods in `source`, in the order in which they occur. A call is
-/// included if it is a statement by itself, such as `book.prints(…);`, or if it reads an input, as
-/// in `let seed = book.input(…);`.
+/// Returns the calls of `book` methods in `source` in the order in which they occur. Two kinds of
+/// calls are included: statements such as `book.prints(…);`, and calls that read an input, as in
+/// `let seed = book.input(…);`.
 ///
-/// If a call is part of a larger statement, readers see other code in its place. This is the code
-/// that `changed` contains for the line of the call. If `changed` contains no code for this line,
-/// the call is replaced with the argument that gives its default value. For example,
-/// `book.input("seed", 123, ..)` is replaced with `123`. A call without arguments returns the
-/// book's text, so it is replaced with code that reads the-verdict.txt.
+/// If a call is part of a larger statement, learners see other code in its place. This is the code
+/// that `changed` contains for the line of the call, if any. Otherwise, the call is replaced with
+/// the argument that specifies its default value. For example, `book.input("seed", 123, ..)` is
+/// replaced with `123`. A call without arguments returns the book's text, so it is replaced with
+/// code that reads the-verdict.txt.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     static CALL: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
@@ -79,7 +80,8 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
         } else {
             let default = arguments.get(1).or(arguments.first()).copied();
             let written = || default.map_or_else(|| read_file("the-verdict.txt"), str::to_owned);
-            // All lines of the replacement must be indented like the code around it.
+            // If the code that replaces the call has several lines, indent all of them like the
+            // line that contains the call.
             let indentation: String = source[line_start..]
                 .chars()
                 .take_while(|&c| c == ' ')
@@ -106,19 +108,19 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
 }
 
 /// Names of the `book` methods whose only purpose is to compute values for the prose or to check
-/// the prose. Like all statements that call a `book` method, calls of these methods are removed
-/// from the code that readers see. Unlike the other statements, they don't leave a blank line.
+/// the prose. Statements that call a `book` method are removed from the code that learners see and
+/// are replaced with a blank line. For the methods in this list, no blank line remains.
 const HIDDEN: [&str; 3] = ["value", "holds", "aside"];
 
 /// Returns true if `method` is the name of a `book` method that reads an input, which is a value
-/// that readers can change.
+/// that learners can change.
 fn is_input(method: &str) -> bool {
     ["input", "input_of_text"].contains(&method)
 }
 
-/// Returns the source code of each argument of a call, and the byte offset after the call's closing
-/// parenthesis. `open` is the byte offset of the first argument, directly after the call's opening
-/// parenthesis.
+/// Returns the source code of each argument of a call, and the byte offset of the first character
+/// after the call's closing parenthesis. `open` is the byte offset directly after the call's
+/// opening parenthesis.
 fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     let mut arguments = Vec::new();
     let (mut depth, mut first) = (0, open);
@@ -142,8 +144,8 @@ fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     (arguments, source.len())
 }
 
-/// Returns the value of the string constant `name` as a literal with quotes. Returns `None` if the
-/// source code doesn't define a string constant with this name.
+/// Returns the string literal, including its quotes, that defines the string constant `name`.
+/// Returns `None` if the source code contains no string constant with this name.
 fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     let is_constant = name.bytes().all(|c| c == b'_' || c.is_ascii_uppercase());
     let definition = is_constant.then(|| format!("const {name}: &str = "))?;
@@ -152,7 +154,7 @@ fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     Some(&source[at..][literal])
 }
 
-/// Removes `allow` and `expect` attributes, because they don't help a reader to understand the
+/// Removes `allow` and `expect` attributes, because they don't help learners to understand the
 /// code.
 pub(crate) fn without_lints(code: &str) -> String {
     static LINT: LazyLock<Regex> = LazyLock::new(|| {
@@ -162,8 +164,9 @@ pub(crate) fn without_lints(code: &str) -> String {
     LINT.replace_all(code, "").into_owned()
 }
 
-/// Removes everything that the readers of a listing don't need: `pub(crate)`, and the examples and
-/// the sections about errors and panics in doc comments.
+/// Removes details from a listing that learners don't need: the visibility `pub(crate)`, and
+/// everything in a doc comment from the first example or the first section about errors or panics
+/// to the end of the comment.
 fn without_details(code: &str) -> String {
     static DETAILS: LazyLock<Regex> = LazyLock::new(|| {
         let details = r"(?m)(^ *///\n)?^ */// (```|# (Errors|Panics)).*\n(^ *///.*\n)*";
@@ -172,8 +175,8 @@ fn without_details(code: &str) -> String {
     DETAILS.replace_all(code, "").replace("pub(crate) ", "")
 }
 
-/// Removes the indentation that all lines have in common, and the blank lines at the beginning and
-/// end of the text and before a closing brace. Consecutive blank lines are reduced to one.
+/// Removes the indentation that all lines have in common, blank lines at the beginning and at the
+/// end of the text, and blank lines before a closing brace. Reduces consecutive blank lines to one.
 pub(crate) fn undented(text: &str) -> String {
     let written = text.lines().filter(|line| !line.trim().is_empty());
     let indentation = written.map(|line| line.len() - line.trim_start().len());
@@ -191,10 +194,10 @@ pub(crate) fn undented(text: &str) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// Finds a function, type or other item in source code by the beginning of its first line. Returns
-/// the number of the first line that begins with `start`, not counting indentation, and the code
-/// from there to the item's closing brace, formatted for a listing. Returns `None` if no line
-/// begins with `start` or if the closing brace is missing.
+/// Finds a function, type or other item in source code. The first line of the item begins with
+/// `start`, not counting indentation. Returns the number of this line, starting from 1, and the
+/// code from this line to the item's closing brace, formatted as a listing. Returns `None` if no
+/// line begins with `start` or if the closing brace is missing.
 pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     let line = source
         .lines()
@@ -207,8 +210,8 @@ pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     Some((line + 1, undented(&item)))
 }
 
-/// Matches one token of Rust code. The regular expression tries its alternatives in order, so the
-/// pattern for keywords comes before the pattern for other words.
+/// Matches a single token of Rust code. The regular expression tries its alternatives in order, so
+/// the pattern for keywords must come before the pattern for other words.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     let tokens = r##"(?xs)
         (?<comment> //[^\n]* )
@@ -222,8 +225,8 @@ static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Splits Rust code into tokens, including whitespace, and returns the byte range and the kind of
-/// each token. The kind is `keyword`, `type`, `text`, `number` or `comment`. For all other tokens,
-/// it is empty.
+/// each token. The kind is `keyword`, `type`, `text` (a string or character literal), `number`,
+/// `comment`, or an empty string for any other token.
 pub fn tokens(source: &str) -> impl Iterator<Item = (Range<usize>, &'static str)> {
     const KINDS: [&str; 5] = ["comment", "text", "number", "keyword", "type"];
     TOKEN.captures_iter(source).map(|token| {

@@ -1,10 +1,10 @@
 //! Provides the text of the short story "The Verdict", which chapters 2 and 5 of the book read from
-//! the file the-verdict.txt. The user must provide this file, and this module checks its SHA-256
-//! hash.
+//! the file the-verdict.txt. Users must provide this file themselves, and this module checks the
+//! SHA-256 hash of its contents.
 //!
-//! The story isn't part of this repository. If the user doesn't provide it, some commands compute
-//! the cells that need it from the substitute [`STORY`]. All other commands skip these cells and
-//! tell the user why.
+//! The story "The Verdict" isn't part of this repository. If the user doesn't provide it, some
+//! commands use the story [`STORY`] in its place. All other commands skip the cells that need "The
+//! Verdict" and tell the user why.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use sha2::{Digest, Sha256};
 
 use crate::Settings;
 
-/// Text of "The Answering Bell", a story that is included in the command `gpt train`. Notebooks can
-/// use it as a substitute if the book's text is missing.
+/// Text of "The Answering Bell", a story that is built into the command `gpt train`. Notebooks can
+/// use it as a substitute for the book's text.
 pub const STORY: &str = include_str!("../../crates/tools/cli/data/the-answering-bell.txt");
 
 /// SHA-256 hash of the book's text, which consists of 20,479 bytes.
 const SHA256: &str = "b41e41a68f0398a3154ae69e2e4c0e2694e17fe0d66730536837f1b01935b31f";
 
-/// Reads the book's text from the file `path` and returns settings that contain it. If `path` is
-/// `None`, uses the path in the environment variable `BOOK_TEXT` instead, which can be relative to
-/// the root of the workspace. If this variable isn't set either, the returned settings contain no
+/// Reads the book's text from the file `path` and returns settings that contain the text. If `path`
+/// is `None`, uses the path in the environment variable `BOOK_TEXT`, which can be relative to the
+/// root of the workspace. If this variable isn't set or is empty, the returned settings contain no
 /// text.
 ///
 /// # Errors
@@ -38,9 +38,9 @@ pub fn settings(path: Option<&Path>) -> Result<Settings> {
     })
 }
 
-/// Converts a path that is relative to the root of the workspace into a path that works in any
-/// current folder. This is necessary because cargo runs each test in the folder of its package.
-/// Returns an absolute path unchanged.
+/// Converts a path that is relative to the root of the workspace into a path that is valid in any
+/// current directory. This is necessary because cargo runs each test in the directory of its
+/// package. Returns an absolute path unchanged.
 fn below_root(path: OsString) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package
@@ -60,8 +60,8 @@ fn sha256(bytes: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads the book's text from a file and checks its hash. The memory of the text is leaked on
-/// purpose, because the settings contain a `&'static str`.
+/// Reads the book's text from a file and checks its hash. The text is leaked on purpose, because
+/// the settings require a `&'static str`.
 fn read(path: &Path) -> Result<&'static str> {
     let bytes =
         std::fs::read(path).with_context(|| format!("the book's text {}", path.display()))?;

@@ -12,7 +12,7 @@ const THRESHOLD: usize = 1000;
 const EDGE: usize = 3;
 const LINE_WIDTH: usize = 80;
 
-/// Formats a value as the original document, which is a Python notebook, would print it.
+/// Formats a value as Python would print it in the original document, such as ch03.ipynb.
 pub(crate) fn print(value: &Value) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     match value {
@@ -42,15 +42,16 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// Returns the layout in which PyTorch prints an array, and the printed numbers with their indices
-/// in the array. The layout consists of the brackets, an `x` for each number, and a `.` for each
-/// ellipsis. For example, a 2×2 array has the layout `[[xx][xx]]`.
+/// Returns the layout in which PyTorch prints an array, and the numbers that it prints, each with
+/// its indices in the array. The layout is a string that consists of the brackets, an `x` for each
+/// number, and a `.` for each ellipsis. For example, a 2×2 array has the layout `[[xx][xx]]`.
 pub(crate) fn shown(array: &ArrayD<f64>) -> (String, Vec<(Vec<usize>, f64)>) {
     let (mut form, mut numbers) = (String::new(), Vec::new());
     for (at, &value) in array.indexed_iter() {
         let at = at.slice();
         let axes = at.iter().zip(array.shape());
-        // Count the brackets that open before this number and the brackets that close after it.
+        // Number of brackets that open directly before this number, and number of brackets that
+        // close directly after it.
         let begins = axes.clone().rev().take_while(|(place, _)| **place == 0);
         let ends = axes.rev().take_while(|(place, size)| **place + 1 == **size);
         let (begins, ends) = (begins.count(), ends.count());
@@ -104,7 +105,7 @@ fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
     text + ")"
 }
 
-/// Format of the numbers in a tensor. PyTorch prints all numbers of a tensor with the same notation
+/// Format of the numbers in a tensor. PyTorch prints all numbers of a tensor in the same notation
 /// and pads them to the same width.
 struct Format {
     write: fn(f64) -> String,
@@ -130,7 +131,7 @@ impl Format {
         Self { write, width }
     }
 
-    /// Formats a number and pads it with spaces on the left to the column width.
+    /// Formats a number and pads it on the left with spaces up to the column width.
     fn number(&self, value: f64) -> String {
         let text = match value {
             _ if value.is_nan() => "nan".to_owned(),

@@ -2,33 +2,34 @@
 
 use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 
-/// A computed value that can be printed and compared with the output of the original document.
+/// A value that a cell computes, in a form that can be printed and compared with the output of the
+/// original document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An array of numbers, which have been converted to `f64`, and the kind that determines how
-    /// the numbers are printed and compared. The conversion is lossless for `f32` numbers and for
-    /// whole numbers below 2^53.
+    /// An array of numbers and the kind that determines how the numbers are printed and compared.
+    /// The numbers are stored as `f64`, which represents all `f32` numbers and all whole numbers
+    /// below 2^53 exactly.
     Numbers(ArrayD<f64>, Kind),
     /// A string.
     Text(String),
     /// A list of strings.
     Texts(Vec<String>),
-    /// Numbers, their kind (as in [`Value::Numbers`]), and a text that contains the numbers, such
-    /// as `582 x forward`. The numbers are compared with the document's output, and readers see the
-    /// text.
+    /// An array of numbers, their kind, as in [`Value::Numbers`], and a text that contains the
+    /// numbers, such as `582 x forward`. Learners see the text, whereas only the numbers are
+    /// compared with the output of the original document.
     Lines(ArrayD<f64>, Kind, String),
 }
 
-/// Specifies how the numbers in a [`Value`] are printed and compared. The kind follows from the
-/// type that the numbers had before they were converted to `f64`.
+/// Specifies how the numbers in a [`Value`] are printed and compared. The kind depends on the type
+/// that the numbers had before they were converted to `f64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Numbers that are printed as a PyTorch tensor.
     Tensor,
     /// Floating-point numbers that are printed as Python floats.
     Python,
-    /// Whole numbers, such as token IDs, counts and sizes, which must be equal to the printed
-    /// numbers.
+    /// Whole numbers, such as token IDs, counts and sizes. They must be equal to the numbers in the
+    /// output of the original document.
     Whole,
 }
 
@@ -38,14 +39,14 @@ pub trait Shown {
     fn value(&self) -> Value;
 }
 
-/// A type of numbers in the arrays and lists that a cell can show.
+/// A numeric type, such as `f32`, whose values a cell can show in an array or a list.
 pub trait Element: Copy {
-    /// Kinds that determine how numbers of this type are printed and compared. `KINDS[0]` applies
-    /// to single numbers and arrays, and `KINDS[1]` applies to lists. For example, an array of
-    /// `f32` numbers is printed as a PyTorch tensor, whereas a list of `f32` numbers is printed as
-    /// a list of Python floats.
+    /// Kinds that determine how numbers of this type are printed and compared: `KINDS[0]` for
+    /// single numbers and arrays, and `KINDS[1]` for lists. For example, an array of `f32` numbers
+    /// is printed as a PyTorch tensor, whereas a list of `f32` numbers is printed as a list of
+    /// Python floats.
     const KINDS: [Kind; 2];
-    /// Converts the number to `f64`. This is lossless for all numbers that cells show.
+    /// Converts the number to `f64`. The conversion is exact for all numbers that cells show.
     fn to_f64(self) -> f64;
 }
 
@@ -131,7 +132,7 @@ impl<T: Shown + ?Sized> Shown for &T {
     }
 }
 
-/// A list of numbers, together with a text that has one line for each number.
+/// A list of numbers that is shown as a text with one line for each number.
 #[derive(Clone, Debug)]
 pub struct Lines<T> {
     numbers: Vec<T>,
@@ -139,8 +140,8 @@ pub struct Lines<T> {
 }
 
 impl<T: Element> Lines<T> {
-    /// Creates a value that shows each of the `numbers` in a separate line of text. The function
-    /// `line` receives the index and the value of a number and returns its line of text.
+    /// Creates a list of numbers that is shown as a text. For each number, the function `line`
+    /// receives the index and the number and returns the corresponding line of the text.
     pub fn new(numbers: Vec<T>, line: impl Fn(usize, T) -> String) -> Self {
         let lines = numbers
             .iter()

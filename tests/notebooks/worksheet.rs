@@ -1,5 +1,5 @@
-//! Translation of a course's worksheet on attention, which contains questions about concepts,
-//! matrix products, four exercises and a bad language model.
+//! Rust port of a course's worksheet on attention. The worksheet contains concept questions, matrix
+//! products, four exercises, and a bad language model.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
@@ -32,22 +32,22 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 fn products(book: &mut Notebook) -> Result<()> {
     book.section("concepts", "Concept Questions");
     // The first question asks for a dot product, and the second question asks for the shapes of
-    // matrix products. The product of two matrices of shapes (a, b) and (c, d) exists if b = c. The
-    // product then has the shape (a, d).
+    // five matrix products. The product of a matrix of shape (a, b) and a matrix of shape (c, d)
+    // exists if b = c. The product then has the shape (a, d).
 
     // The dot product of (1, 2, 3) and (4, 5, 6) is 1 · 4 + 2 · 5 + 3 · 6.
     let dot = matmul(&array![[1.0, 2.0, 3.0]], &array![[4.0], [5.0], [6.0]]); // (1, 1)
     book.prints("1", &dot[[0, 0]], "32");
-    // The product of matrices of shapes (8, 5) and (5, 7) exists, because the inner sizes are
-    // equal.
+    // The product of two matrices of the shapes (8, 5) and (5, 7) exists, because the inner sizes
+    // are equal.
     book.shape("2a", &product([8, 5], [5, 7])?, &[8, 7]);
     Ok(())
 }
 
 fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
-    // The next two matrix products don't exist because the inner sizes of the two matrices differ.
-    // The inner sizes are 6 and 3 in the first product, and 8 and 2 in the second.
+    // The next two matrix products don't exist, because the inner sizes of the two matrices differ:
+    // they are 6 and 3 for the first product, and 8 and 2 for the second product.
     book.refuses("2b", product([8, 6], [3, 4]), "doesn't exist");
     // ...
     book.refuses("2c", product([8, 8], [2, 8]), "doesn't exist");
@@ -55,8 +55,8 @@ fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
 }
 
 fn more_products(book: &mut Notebook) -> Result<()> {
-    // In the last two matrix products, the inner sizes of the two matrices are equal again, so both
-    // products exist.
+    // The last two matrix products exist, because the inner sizes of the two matrices are equal in
+    // both cases.
     book.shape("2d", &product([2, 8], [8, 8])?, &[2, 8]);
     // ...
     book.shape("2e", &product([4, 6], [6, 4])?, &[4, 4]);
@@ -65,8 +65,9 @@ fn more_products(book: &mut Notebook) -> Result<()> {
 
 fn attention(book: &mut Notebook) -> Result<()> {
     book.section("attention", "Attention");
-    // In the first matrix product of this section, the matrices contain given numbers. For the
-    // other products, only the shapes of the results matter, so their matrices contain zeros.
+    // For the first matrix product of this section, the worksheet specifies the numbers in the
+    // matrices. For the other products, it asks only for the shapes of the results, so our matrices
+    // contain zeros.
     let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]; // 2x3
     let b = array![[3.0], [4.0], [1.0]]; // 3x1
     let c = matmul(&a, &b); // 2x1
@@ -81,9 +82,9 @@ fn attention(book: &mut Notebook) -> Result<()> {
     let m3 = matmul(&m1, &m2.t());
     book.shape("In [8]", &m3, &[35, 35]);
 
-    // In the worksheet, this cell doesn't set a seed, so its results depend on the random numbers
-    // that were drawn by other cells. The worksheet's output is the result of running the cell In
-    // [29] first and then this cell twice.
+    // In the original worksheet, this cell doesn't set a seed, so its output depends on which cells
+    // drew random numbers before it. The output shown in the worksheet is the result of running the
+    // cell In [29] first and then this cell twice.
     let mut rng = TorchRng::manual_seed(123);
     for size in [6, 6, 6, 20] {
         rng.randn(size);
@@ -111,9 +112,9 @@ tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
     );
 
     // Each of the {words:w} words in the example is a row of `x`. Multiplying `x` by three matrices
-    // of random weights gives the queries, keys and values. From the queries and keys, the cell
+    // of random weights produces the queries, keys and values. From the queries and keys, the cell
     // computes the attention scores and the attention weights. Dividing the scores by the square
-    // root of d_out prevents softmax from giving nearly all of the weight to a single word (section
+    // root of d_out keeps softmax from assigning nearly all of the weight to a single word (section
     // 3.4.1).
     let six_words = array![
         [0.43, 0.15, 0.89],
@@ -203,8 +204,8 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
     // context vectors.
 
     // Solution: the attention module draws its weight matrices in the same order as the cell In
-    // [29]. With the same seed, the module therefore has the same weights as that cell and gives
-    // the same context vectors, bit for bit.
+    // [29]. If both use the same seed, the module therefore has the same weights and computes the
+    // same context vectors, bit for bit.
     let context_vector = matmul(&a, &v);
     let seed = book.input("seed", 123, ..);
     let self_attention =
@@ -225,8 +226,8 @@ tensor([[0.2845, 0.4071],
     book.section("ex2", "Exercise 2: the same with nn.Linear");
     // Task: find out which shapes of arrays `nn.Linear(10, 20)` accepts.
 
-    // Solution: `nn.Linear(10, 20)` accepts every array whose last dimension is 10. In the result,
-    // the last dimension is 20, and the other dimensions are unchanged.
+    // Solution: `nn.Linear(10, 20)` accepts any array whose last dimension is 10. The last
+    // dimension of the result is 20, and all other dimensions are unchanged.
     let linear_layer = Linear::new(10, 20, true, &mut TorchRng::manual_seed(123));
     let zeros = |shape: &[usize]| ArrayD::zeros(IxDyn(shape));
     book.shape("In [33]", &linear_layer.forward(&zeros(&[10])), &[20]);
@@ -244,12 +245,12 @@ tensor([[0.2845, 0.4071],
 fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.section("ex3", "Exercise 3: a batch of 40 context windows");
     book.not_in_a_page()?;
-    // Task: extend the attention module so that it can process a batch of 40 texts, each with 50
-    // words and 768 features per word. The module should also be able to process smaller batches.
+    // Task: extend the attention module so that it can process a batch of 40 texts, each of which
+    // has 50 words with 768 features per word. The module should also accept smaller batches.
 
-    // Solution: `forward` computes with the last two dimensions of its input, so it accepts a batch
-    // of any size. As a check, the first 28 texts of the batch must have the same context vectors
-    // as in a batch that contains only these 28 texts.
+    // Solution: `forward` operates on the last two dimensions of its input, so it accepts a batch
+    // of any size. As a check, we process the first 28 texts in a separate batch. Their context
+    // vectors must be the same as in the batch of 40 texts.
     let mut rng = TorchRng::manual_seed(123);
     let x_batch = randn(Ix3(40, 50, 768), &mut rng);
     let self_attention = SelfAttentionV2::new(768, 1024, true, &mut rng);
@@ -266,10 +267,9 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     // divide the ids into windows of four tokens, compute the embeddings of the tokens and of their
     // positions, and apply attention.
 
-    // Solution: the sentence has 13 ids. A window has four inputs and four targets, and the last
-    // target is the token after the inputs, so a window needs five tokens. Because the stride is 1,
-    // a window begins at each token that is followed by at least four others, which gives 9
-    // windows.
+    // Solution: the sentence has 13 ids. A window has four inputs and four targets. The last target
+    // is the token after the inputs, so each window needs five tokens. With a stride of 1, a window
+    // begins at each token that is followed by at least four other tokens, so there are 9 windows.
     let my_text = "I am currently taking a class about learning how to build LLMs";
     let config = DataLoaderConfig {
         batch_size: 2,
@@ -285,8 +285,8 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
         "9",
         "13 ids, with 4 inputs and a target per window",
     );
-    // Each batch contains two windows, and the ninth window is left out because it can't fill a
-    // batch alone. The context vectors form an array of 4 batches with 2 windows each, 4 tokens per
+    // Each batch contains two windows. The ninth window is left out because it doesn't fill a
+    // batch. The context vectors form an array with 4 batches, 2 windows per batch, 4 tokens per
     // window, and 1,024 features per token.
     let (vocab_size, context_length) = (50257, 4);
     let mut rng = TorchRng::manual_seed(123);
@@ -304,7 +304,8 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.section("bad-lm", "Building a bad minimal language model");
     // An attention module, followed by a linear layer that computes a logit for each token of the
     // vocabulary, is already a language model. This model is a bad one, because it has no causal
-    // mask and isn't trained. For each position in the eight windows, it predicts the next token.
+    // mask and isn't trained. The cell uses it to predict the next token at each position in eight
+    // windows.
     let sizes = BadLmConfig {
         context_length: 4,
         vocab_size,
@@ -331,8 +332,9 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the product of two matrices of zeros that have the shapes `a` and `b`. If the product
-/// doesn't exist, `matmul` panics. This function catches the panic and returns an error.
+/// Returns the product of two matrices of zeros that have the shapes `a` and `b`. Returns an error
+/// if the product doesn't exist: in this case, `matmul` panics, and this function catches the
+/// panic.
 fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
     let hook = take_hook();
     set_hook(Box::new(|_| {})); // the panic is expected, so its message is suppressed
@@ -347,7 +349,8 @@ fn randn<D: Dimension>(shape: D, rng: &mut TorchRng) -> Array<f32, D> {
     Array::from_shape_vec(shape, numbers).expect("as many numbers as the shape has places")
 }
 
-/// Stacks the results for the batches of an epoch along a new first axis.
+/// Stacks the arrays that were computed for the batches of an epoch, adding a new first axis for
+/// the batches.
 fn stacked<A: Clone, D: RemoveAxis>(batches: &[Array<A, D>]) -> Result<Array<A, D::Larger>>
 where
     D::Larger: RemoveAxis,
