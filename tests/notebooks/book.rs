@@ -181,7 +181,7 @@ pub struct InputValue {
 /// compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Name of the document's cell that prints the values.
+    /// Name of the cell of the original document that prints the values.
     pub cell: String,
     /// Number of values that are left out.
     pub figures: usize,

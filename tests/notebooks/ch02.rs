@@ -22,7 +22,7 @@ use crate::text::STORY;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A model computes with numbers, so a text must first be turned into numbers. This chapter covers the whole path: it splits a text into tokens, gives each token an id, cuts the ids into windows for training, and turns each id into a vector.",
+        "A model operates on numbers, so a text must first be turned into numbers. This chapter covers the whole path: it splits a text into tokens, gives each token an id, cuts the ids into windows for training, and turns each id into a vector.",
         "some Rust (slices, iterators, `Result`), but no machine learning.",
         60,
     );
@@ -115,7 +115,7 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'Is', 'this', '--', 'a', 'test', '?']",
     );
     book.asks(
-        "How many tokens do \"don't\" and \"well-known\" become? Guess, then type them into the field above.",
+        "Into how many tokens are \"don't\" and \"well-known\" split? Guess first, then type them into the field above.",
         "\"don't\" becomes three tokens, `don`, `'` and `t`, because the apostrophe is a separator, like a comma. \"well-known\" stays one token, because a single hyphen isn't a separator. A tokenizer that consists only of rules needs a rule for each such case. GPT-2's tokenizer (section 2.5) also has a few rules, one of which keeps `'t` together, but it learns from a text which pieces it should use.",
     );
     book.holds(
@@ -144,7 +144,7 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     });
     book.asks(
         "Are these splitting rules good enough?",
-        "Mostly, because they separate the words and the punctuation marks. However, they know nothing about the words. {cases} A name of two words becomes two tokens.",
+        "Mostly yes, because they separate words and punctuation marks. However, the rules know nothing about the meaning of the words. {cases} In addition, a name that consists of two words becomes two tokens.",
     );
 
     // The text has {tokens:,} tokens. On average, a token stands for {per_token:.1} characters of
@@ -415,7 +415,7 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     // `<|endoftext|>`. It doesn't need a token for unknown words, because it can spell any word
     // with shorter pieces, as the next section shows.
     book.asks(
-        "Could a model answer a question about \"Hello\" with this tokenizer?",
+        "Could a model that uses this tokenizer answer a question about the word \"Hello\"?",
         "No. \"Hello\" and all other unknown words have the same id, so the model can't tell them apart. A larger vocabulary could contain this word, but it would still lack other words, such as rare names and spelling mistakes.",
     );
     Ok(())
@@ -432,12 +432,12 @@ fn spelled(piece: &[u8]) -> String {
 
 fn byte_pairs(book: &mut Notebook) -> Result<()> {
     book.section("2.5", "BytePair encoding");
-    // How can a tokenizer handle every word? A list of words is never complete, so some words stay
-    // unknown. With single bytes, every text can be written, but the sequences become several times
-    // as long. *Byte pair encoding* (BPE) lies between the two: frequent words are single tokens,
-    // and rare words are spelled with shorter pieces, which the method finds in a text. The goal of
-    // this section is to see how BPE works and how GPT-2's tokenizer treats known and unknown
-    // words.
+    // How can a tokenizer handle every word? A list of words is never complete, so some words
+    // remain unknown. With single bytes, every text can be represented, but the sequences become
+    // several times as long. *Byte pair encoding* (BPE) is a compromise between the two: frequent
+    // words are single tokens, and rare words are spelled with shorter pieces, which the method
+    // learns from a text. The goal of this section is to see how BPE works and how GPT-2's
+    // tokenizer treats known and unknown words.
     //
     // Byte-level BPE starts with a text that is split into single bytes. (A plain English letter is
     // one byte.) It counts all pairs of adjacent pieces and joins the most frequent pair into a new
@@ -581,7 +581,7 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
         windows("A text's tokens", &pieces, &[], 0)
     });
     book.asks(
-        "Which of these are single tokens: \"Tea\", \"tea\", \"TEA\", and \" tea\" with a space before it? Guess, then try them in the field above.",
+        "Which of these are single tokens: \"Tea\", \"tea\", \"TEA\", and \" tea\" with a space before it? Guess first, then try them in the field above.",
         "\"Tea\" and \" tea\" are single tokens, whereas \"tea\" and \"TEA\" consist of two tokens each. Each spelling consists of different bytes, and a spelling gets a token of its own only if it was frequent in the text from which the vocabulary was made. Inside a sentence, \"tea\" follows a space, so \" tea\" was frequent, and \"tea\" without a space was not.",
     );
     Ok(())
@@ -888,10 +888,10 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
 fn positions(book: &mut Notebook) -> Result<()> {
     book.section("2.8", "Encoding word positions");
     // The embedding of a token doesn't depend on the token's position. If every word is a token
-    // (section 2.3), "dog bites man" and "man bites dog" give the same three vectors, only in a
-    // different order. The attention of section 3.3 doesn't see the order either, because it treats
-    // all words alike. How can a model distinguish the two sentences? The goal of this section is
-    // to add information about a token's position to its vector.
+    // (section 2.3), "dog bites man" and "man bites dog" are represented by the same three vectors,
+    // only in a different order. The attention of section 3.3 doesn't see the order either, because
+    // it treats all words alike. How can a model distinguish the two sentences? The goal of this
+    // section is to add information about a token's position to its vector.
 
     // We begin with a batch of ids and an embedding table of 50,257 rows, one for each id of
     // GPT-2's tokenizer. Each of the 8 windows in the batch has 4 tokens.
@@ -962,7 +962,7 @@ fn positions(book: &mut Notebook) -> Result<()> {
     book.yours("Token, position, sum", &lines.join("\n"));
     book.asks(
         "Why are the two vectors added instead of concatenated?",
-        "Concatenation would work, too, but with two vectors of 256 numbers, every later layer would have to be twice as wide. The sum keeps the width. The model can still tell the two parts apart, because training can use different directions of the vector space for tokens and for positions.",
+        "Concatenation would work, too, but with two vectors of 256 numbers, every later layer would have to be twice as wide. The sum, however, has only 256 numbers. The model can still tell the token and the position apart, because training can use different directions of the vector space for tokens and for positions.",
     );
     // We have now followed the whole path from a text to the input of a model. In chapter 3, the
     // input of attention is an array like the last one.

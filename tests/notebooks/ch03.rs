@@ -182,7 +182,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "How do the weights change if all scores are multiplied by 10?",
-        "Weights that differ become more unequal. The largest weight changes from {best_weight:.3} to {best_of_tenfold:.3}, and the two largest together change from {two_weights:%} to {two_of_tenfold:%} of the total. Softmax turns the difference between two scores into the ratio between their weights, which is e^difference. A difference that is ten times as large raises this ratio to its tenth power. Section 3.4.1 divides the scores by a number to prevent such extreme weights.",
+        "Unequal weights become even more unequal. The largest weight changes from {best_weight:.3} to {best_of_tenfold:.3}, and the sum of the two largest weights changes from {two_weights:%} to {two_of_tenfold:%}. Softmax turns the difference between two scores into the ratio between their weights, which is e^difference. A difference that is ten times as large raises this ratio to its tenth power. Section 3.4.1 divides the scores by a number to prevent such extreme weights.",
     );
     book.aside(|book| {
         let tenfold = softmax(&(&attn_scores_2 * 10.0), Axis(0));
@@ -242,7 +242,7 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
 
     book.asks(
         "The matrix of scores is symmetric: the second word's score with the last word equals the last word's score with the second. Will the matrix of weights be symmetric, too?",
-        "Usually not, because softmax divides each row by that row's own sum. In this example, the second word gives the last word a weight of {second_to_last:.4}, and the last word gives the second a weight of {last_to_second:.4}.",
+        "Usually not, because softmax divides each row by that row's own sum. In this example, the second word assigns a weight of {second_to_last:.4} to the last word, whereas the last word assigns a weight of {last_to_second:.4} to the second word.",
     );
     // Applying softmax to each row of the scores gives the *attention weights*. The weights in row
     // i say how much word i takes from each of the {words:w} words. The second row matches the
@@ -539,7 +539,7 @@ tensor([[0.2996, 0.8053],
     // a vector of trainable numbers that is added to the product. In this cell, the linear layers
     // have no bias.
     //
-    // The initial weights of a linear layer are better suited to training. In cell [23], all
+    // The initial weights of a linear layer are better suited to training. In the cell In [23], all
     // initial weights are between 0 and 1, so each sum of products grows with the number of
     // features. A linear layer draws its initial weights from the range between -1/√d_in and
     // 1/√d_in, which are -{bound:.3} and {bound:.3} in this example, so positive and negative
@@ -576,7 +576,7 @@ tensor([[-0.0739,  0.0713],
     );
     book.asks(
         "Both classes use the same formula. Why are their results different?",
-        "The two objects have different matrices. Their seeds are {seed_v1} and {seed_v2}, and even with the same seed, `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. A linear layer also stores its matrix transposed. In exercise 3.1, both classes get the same matrices, so their results are equal.",
+        "The results differ because the two objects have different matrices. Their seeds are {seed_v1} and {seed_v2}, and even with the same seed, `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. A linear layer also stores its matrix transposed. In exercise 3.1, both classes get the same matrices, so their results are equal.",
     );
     book.section("3.5.1", "Applying a causal attention mask");
     // A GPT learns to predict the next word at every position of a text. The context vector of a
@@ -709,9 +709,8 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         };
         book.value("first_row", first_row);
     });
-    // The second way to hide later words needs only one step after the scores have been computed.
-    // It changes the scores before softmax is applied: the scores of later words become minus
-    // infinity.
+    // The second way to hide later words is shorter. It changes the scores before softmax is
+    // applied: the scores of later words become minus infinity, so their weights become 0.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn mask_future(");
     // In the output, the scores on and below the diagonal are unchanged, and all scores above the
     // diagonal are minus infinity.

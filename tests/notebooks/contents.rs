@@ -18,7 +18,7 @@ pub enum Part {
     Section {
         /// Number of the section in the book, such as `3.6.2`.
         number: String,
-        /// Title of the section in the document.
+        /// Title of the section in the original document.
         title: String,
     },
     /// The introduction of a notebook.

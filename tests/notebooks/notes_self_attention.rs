@@ -12,7 +12,7 @@ use crate::Notebook;
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
         "These notes go through self-attention with trainable weights once more: first one context vector step by step, then the two classes, and finally exercise 3.1.",
-        "section 3.3; section 3.4 helps.",
+        "section 3.3, and ideally section 3.4.",
         12,
     );
     book.section("step-by-step", "The context vector z(2) of the input x(2)");

@@ -14,7 +14,7 @@ pub enum Value {
     Text(String),
     /// A list of strings.
     Texts(Vec<String>),
-    /// An array of numbers, their kind, as in [`Value::Numbers`], and a text that contains the
+    /// An array of numbers with its kind (see [`Value::Numbers`]), and a text that contains the
     /// numbers, such as `582 x forward`. Learners see the text, whereas only the numbers are
     /// compared with the output of the original document.
     Lines(ArrayD<f64>, Kind, String),
