@@ -47,7 +47,7 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
     );
 
     // Conversely, encoding the text of a single token returns the token's id. This cell and the
-    // next ones demonstrate this for the six tokens of "Akwirw ier".
+    // next ones demonstrate this for the six tokens of the two words in the task.
     book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
     // ...
     book.prints("In [6]", &tokenizer.encode("w")?, "[86]");

@@ -1173,8 +1173,8 @@ tensor([[[0.3190, 0.4858],
 
     // Multi-head attention multiplies arrays with four dimensions. How does this work? The last two
     // dimensions form matrices, one for each combination of a text and a head. For example, one
-    // text, two heads, three words and four features per head result in an array of shape (1, 2, 3,
-    // 4), so there are two matrix products.
+    // text, two heads, three words and four features per head give the shape (1, 2, 3, 4), so there
+    // are two matrix products.
     //
     // In this example, a single array serves as both the queries and the keys. Each of its matrices
     // is multiplied by its own transpose, so each product is symmetric. For example, the second
