@@ -189,8 +189,8 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Error that ends a function of a notebook whose remaining cells shouldn't or can't be computed
-/// with the current settings. It contains the reason. The remaining cells are marked as skipped,
+/// Error that a function of a notebook returns if the current settings don't allow its remaining
+/// cells to be computed. The error contains the reason. The remaining cells are marked as skipped,
 /// which doesn't count as a failure.
 #[derive(Debug, Error)]
 #[error("{0}")]

@@ -22,11 +22,11 @@
 /// result of a sum depends on the order of its terms and on the vector instructions that compute
 /// it.
 const SLACK: f64 = 1e-5;
-/// Number of significant digits from which we assume that a number was printed with all digits of
-/// its floating-point value. The assumption applies only to numbers with decimals.
+/// If a printed number has decimals and at least this many significant digits, we assume that it
+/// was printed with all digits of its floating-point value.
 const FULL_PRECISION: usize = 10;
-/// Upper limit for rounding errors in place of zero. A nonzero printed number whose absolute value
-/// is below this limit is treated as zero plus a rounding error.
+/// Upper limit for the rounding errors of results that should be zero. A nonzero printed number
+/// whose absolute value is below this limit is treated as a zero with a rounding error.
 const NOISE: f64 = 1e-6;
 
 /// A number in a printed output.
