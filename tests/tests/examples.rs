@@ -120,6 +120,10 @@ fn each_example_does_what_it_says() {
         .expect(&output);
     assert!(new.trim().len() > 12, "{output}");
 
+    let output = run("speculative", &[]);
+    assert!(output.contains("generates the same tokens"), "{output}");
+    assert!(numbers(&output, "accepted guesses: ")[0] > 0.0, "{output}");
+
     let output = run("inspection", &[]);
     let losses = numbers(&output, " is ");
     assert!(

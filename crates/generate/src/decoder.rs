@@ -11,7 +11,7 @@
 use std::fmt;
 
 use gpt::GptConfig;
-use ndarray::{ArrayView1, ArrayViewMut2};
+use ndarray::{Array2, ArrayView1, ArrayViewMut2};
 
 use crate::{AsWeights, DecoderConfig, DecoderState, DecoderWeights, GenerateError, WeightsRef};
 
@@ -163,7 +163,7 @@ impl<W: AsWeights> Decoder<W> {
     ///
     /// For example, use this method if a user edits an earlier message of a conversation, if the
     /// next text begins with the same tokens as this one, or if guessed tokens turn out to be wrong
-    /// (speculative decoding).
+    /// (speculative decoding, see [`advance_all`](Self::advance_all)).
     ///
     /// The remaining tokens stay in the cache, except for the last one. This token becomes pending,
     /// because it has to be processed again to compute the logits of the token after it. If the
@@ -202,6 +202,41 @@ impl<W: AsWeights> Decoder<W> {
     pub fn advance(&mut self) -> Result<ArrayView1<'_, f32>, GenerateError> {
         self.state.advance(self.weights.as_weights(), None)?;
         Ok(self.logits())
+    }
+
+    /// Processes the pending tokens like [`advance`](Self::advance), but returns the logits that
+    /// follow each of them, of shape (pending, vocab_size). The last row contains the logits of the
+    /// next token. If there are no pending tokens, the result has no rows.
+    ///
+    /// With this method, a large model can check in one step several tokens that a smaller model
+    /// has guessed (speculative decoding). The example `speculative.rs` shows how. The logits have
+    /// the same bits as if [`advance`](Self::advance) had been called after each token.
+    ///
+    /// ```
+    /// use generate::Decoder;
+    /// use gpt::{GptConfig, GptModel};
+    /// use torch_rng::TorchRng;
+    ///
+    /// let config = GptConfig {
+    ///     vocab_size: 50, context_length: 8, emb_dim: 8,
+    ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+    /// };
+    /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+    /// let mut decoder = Decoder::new(&model);
+    /// decoder.start(&[1, 2, 3])?;
+    /// let logits = decoder.advance_all()?;
+    /// assert_eq!(logits.dim(), (3, 50));
+    /// assert_eq!(logits.row(2), decoder.logits());
+    /// decoder.start(&[1])?;
+    /// assert_eq!(logits.row(0), decoder.advance()?);
+    /// # Ok::<(), generate::GenerateError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`advance`](Self::advance).
+    pub fn advance_all(&mut self) -> Result<Array2<f32>, GenerateError> {
+        self.state.advance_all(self.weights.as_weights())
     }
 
     /// Processes the pending tokens like [`advance`](Self::advance), but calls `hook` before the

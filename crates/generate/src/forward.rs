@@ -6,7 +6,7 @@
 //! matrix with four rows. Attention is the only operation that treats each sequence separately.
 
 use attention::KvCache;
-use ndarray::{Array1, ArrayViewMut2, Axis, Ix2, s};
+use ndarray::{ArrayViewMut2, Axis, Ix2, s};
 use tensor_ops::engine::{Pooled, awake, empty, for_each};
 
 use crate::layers::BlockRef;
@@ -24,10 +24,10 @@ pub(crate) struct Sequence<'s> {
     pub(crate) past: usize,
     /// KV caches, one for each block.
     pub(crate) caches: &'s mut [KvCache],
-    /// Array of shape (vocab_size) to which the forward pass writes the logits that follow the last
-    /// new token of this sequence. `None` if these logits aren't needed, for example because the
-    /// rest of a prompt is still to be processed.
-    pub(crate) logits: Option<&'s mut Array1<f32>>,
+    /// Array of shape (n, vocab_size) to which the forward pass writes the logits that follow each
+    /// of the last `n` new tokens of this sequence. `None` if no logits are needed, for example
+    /// because the rest of a prompt is still to be processed.
+    pub(crate) logits: Option<ArrayViewMut2<'s, f32>>,
 }
 
 /// A matrix of shape (rows, features) that contains one row for each new token of each sequence.
@@ -130,15 +130,15 @@ fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Ro
 }
 
 /// Returns a smaller matrix that contains only those rows of `all` from which logits are computed.
-/// These are the rows of the last new token of each sequence whose logits were requested.
+/// These are the rows of the last new tokens of each sequence whose logits were requested.
 fn last_rows(sequences: &[Sequence<'_>], all: &Rows) -> Rows {
-    let mut end = 0;
-    let ends = sequences.iter().map(|sequence| {
+    let (mut end, mut last) = (0, Vec::new());
+    for sequence in sequences {
         end += sequence.tokens.len();
-        (end, &sequence.logits)
-    });
-    let ends = ends.filter(|(_, logits)| logits.is_some());
-    let last: Vec<usize> = ends.map(|(end, _)| end - 1).collect();
+        if let Some(logits) = &sequence.logits {
+            last.extend(end - logits.nrows()..end);
+        }
+    }
     let mut chosen = rows(last.len(), all.ncols());
     for (mut to, row) in chosen.rows_mut().into_iter().zip(last) {
         to.assign(&all.row(row));
@@ -163,23 +163,21 @@ fn finish(block: &BlockRef<'_>, hidden_dim: usize, x: &mut Rows, context: &Rows)
 }
 
 /// Computes the logits of each row of `x` and writes them to the sequences whose logits were
-/// requested. `x` has the shape (rows, emb_dim) and contains one row for each of these sequences,
-/// in the same order.
+/// requested. `x` has the shape (rows, emb_dim) and contains one row for each row of the requested
+/// logits, in the same order.
 fn logits(weights: WeightsRef<'_>, sequences: &mut [Sequence<'_>], x: &Rows, vocab_size: usize) {
     let wanted = sequences.iter_mut().filter_map(|of| of.logits.as_mut());
-    let mut wanted: Vec<ArrayViewMut2<f32>> = wanted
-        .map(|logits| logits.view_mut().insert_axis(Axis(0)))
-        .collect();
+    let mut wanted: Vec<&mut ArrayViewMut2<f32>> = wanted.collect();
     if let [logits] = &mut wanted[..] {
         return weights.logits(x, logits.view_mut());
     }
     let mut all = rows(x.nrows(), vocab_size);
     weights.logits(x, all.view_mut());
-    let rows = all.axis_chunks_iter(Axis(0), 1);
-    for_each(
-        wanted.into_iter().zip(rows).collect(),
-        |(mut logits, row)| {
-            logits.assign(&row);
-        },
-    );
+    let mut rest = all.view();
+    let tasks = wanted.into_iter().map(|logits| {
+        let (own, others) = rest.split_at(Axis(0), logits.nrows());
+        rest = others;
+        (logits, own)
+    });
+    for_each(tasks.collect(), |(logits, own)| logits.assign(&own));
 }

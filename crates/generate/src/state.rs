@@ -5,7 +5,7 @@ use std::fmt;
 
 use attention::{KvCache, KvCacheSize};
 use gpt::{GptConfig, check_vocabulary};
-use ndarray::{Array1, ArrayView1};
+use ndarray::{Array1, Array2, ArrayView1, Axis};
 
 use crate::forward::{Hook, Sequence, take_in};
 use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
@@ -210,14 +210,41 @@ impl DecoderState {
         weights: WeightsRef<'_>,
         hook: Option<&mut Hook<'_>>,
     ) -> Result<(), GenerateError> {
-        if self.tokens.is_empty() {
-            return Err(GenerateError::EmptyPrompt);
-        }
-        weights.check()?;
+        self.check_ready(weights)?;
         if self.pending() > 0 {
             take_in(weights, &mut [self.next(usize::MAX)], hook);
         }
         Ok(())
+    }
+
+    /// Processes the pending tokens and returns the logits that follow each of them, of shape
+    /// (pending, vocab_size).
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`advance`](Self::advance).
+    pub(crate) fn advance_all(
+        &mut self,
+        weights: WeightsRef<'_>,
+    ) -> Result<Array2<f32>, GenerateError> {
+        self.check_ready(weights)?;
+        let mut all = Array2::zeros((self.pending(), self.logits.len()));
+        if !all.is_empty() {
+            let mut sequence = self.next(usize::MAX);
+            sequence.logits = Some(all.view_mut());
+            take_in(weights, &mut [sequence], None);
+            self.logits.assign(&all.row(all.nrows() - 1));
+        }
+        Ok(all)
+    }
+
+    /// Returns an error if the text is empty, or if a field of the model doesn't match the model's
+    /// configuration.
+    fn check_ready(&self, weights: WeightsRef<'_>) -> Result<(), GenerateError> {
+        if self.tokens.is_empty() {
+            return Err(GenerateError::EmptyPrompt);
+        }
+        Ok(weights.check()?)
     }
 
     /// Returns a [`Sequence`] that contains the first pending tokens, at most `most` of them, and
@@ -236,7 +263,7 @@ impl DecoderState {
             past: self.cached(),
             tokens: &pending[..pending.len().min(most)],
             caches: &mut self.caches,
-            logits: is_last.then_some(&mut self.logits),
+            logits: is_last.then(|| self.logits.view_mut().insert_axis(Axis(0))),
         }
     }
 

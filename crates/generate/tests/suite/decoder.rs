@@ -31,6 +31,34 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
+    fn the_logits_of_several_tokens_have_the_bits_of_one_at_a_time(
+        (model, prompt) in models_and_prompts(), cut in any::<prop::sample::Index>(),
+    ) {
+        let context = model.config().context_length;
+        let prompt = &prompt[..prompt.len().min(context)];
+        let first = cut.index(prompt.len());
+        for &dtype in Dtype::ALL {
+            let weights = DecoderWeights::new(&model, dtype).unwrap();
+            let (mut one, mut several) = (Decoder::new(&weights), Decoder::new(&weights));
+            let mut all = Vec::new();
+            for part in [&prompt[..first], &prompt[first..]] {
+                several.push(part).unwrap();
+                if !part.is_empty() {
+                    let rows = several.advance_all().unwrap();
+                    prop_assert_eq!(rows.nrows(), part.len());
+                    all.extend(rows.rows().into_iter().map(|row| row.to_owned()));
+                    prop_assert_eq!(several.advance_all().unwrap().nrows(), 0);
+                }
+            }
+            for (id, row) in prompt.iter().zip(&all) {
+                one.push(&[*id]).unwrap();
+                prop_assert_eq!(one.advance().unwrap(), row);
+            }
+            prop_assert_eq!(one.logits(), several.logits());
+        }
+    }
+
+    #[test]
     fn cached_logits_equal_uncached_ones_at_every_step(
         (model, prompt) in models_and_prompts(), steps in 0..20usize, seed in any::<u64>(),
     ) {
