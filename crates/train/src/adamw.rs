@@ -183,10 +183,11 @@ impl AdamW {
             eps,
             weight_decay,
         } = self.config;
+        self.check_names("weights", parameters);
+        self.check_names("gradients", grads);
         self.steps += 1;
         let t = self.steps as f64;
         let (weights, grads) = (slices(parameters), slices(grads));
-        self.check(&weights, &grads);
         let (weights, grads) = (weights.into_iter().flatten(), grads.into_iter().flatten());
         let moments = self.m.iter_mut().zip(&mut self.v);
         for ((p, grad), (m, v)) in weights.zip(grads).zip(moments) {
@@ -198,6 +199,32 @@ impl AdamW {
             let decayed = (1.0 - lr * weight_decay) * f64::from(*p);
             *p = (decayed - lr * m_hat / (v_hat.sqrt() + eps)) as f32;
             (*m, *v) = (m_new as f32, v_new as f32);
+        }
+    }
+
+    /// Checks that `parameters` has the same names and shapes as the weights for which the optimizer
+    /// was created. `what` describes the parameters in the error message.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a name or a shape differs.
+    fn check_names(&self, what: &str, parameters: &(impl Parameters + ?Sized)) {
+        let mut found = Vec::new();
+        parameters.visit("", &mut |name, view| {
+            found.push((name, view.shape().to_vec()))
+        });
+        let differs = |i: &usize| self.weights.get(*i) != found.get(*i);
+        if let Some(i) = (0..self.weights.len().max(found.len())).find(differs) {
+            let describe = |of: &[(String, Vec<usize>)]| match of.get(i) {
+                Some((name, shape)) => format!("{name} of the shape {shape:?}"),
+                None => "missing".to_owned(),
+            };
+            panic!(
+                "AdamW: element {i} of the {what} is {}, but in the weights for which the optimizer \
+                was created, it is {}; create an optimizer for these weights",
+                describe(&found),
+                describe(&self.weights)
+            );
         }
     }
 
@@ -226,9 +253,11 @@ impl AdamW {
     ///
     /// # Panics
     ///
-    /// Panics if `parameters` and `grads` don't have the same number of elements as the weights for
+    /// Panics if `parameters` and `grads` don't have the same names and shapes as the weights for
     /// which the optimizer was created, or if an array isn't in row-major order.
     pub fn step<P: Parameters + ?Sized>(&mut self, parameters: &mut P, grads: &mut P) {
+        self.check_names("weights", parameters);
+        self.check_names("gradients", grads);
         self.update(slices(parameters), slices(grads), 1.0);
     }
 
@@ -347,6 +376,26 @@ mod tests {
     use torch_rng::TorchRng;
 
     use super::*;
+
+    #[test]
+    #[should_panic(
+        expected = "element 0 of the gradients is W_key.weight of the shape [8, 8], but in \
+                               the weights for which the optimizer was created, it is W_query.weight"
+    )]
+    fn gradients_of_another_weight_of_the_same_shape_are_refused() {
+        let query = |name: &str, _: &[usize]| name.starts_with("W_query");
+        let key = |name: &str, _: &[usize]| name.starts_with("W_key");
+        let config = gpt::GptConfig {
+            emb_dim: 8,
+            n_heads: 2,
+            ..gpt::GptConfig::GPT2_124M
+        };
+        let mut att = gpt::TransformerBlock::zeros(config).expect("a block").att;
+        let mut grads = att.clone();
+        let optimizer = AdamW::new(AdamWConfig::default(), &att.select_mut(&query));
+        let mut optimizer = optimizer.expect("the defaults");
+        optimizer.step(&mut att.select_mut(&query), &mut grads.select_mut(&key));
+    }
 
     #[test]
     fn the_plain_form_and_the_kernel_take_the_same_steps() {

@@ -129,7 +129,7 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
     edit(&checkpoint, "manifest.json", |json| {
         json["files"].as_object_mut().unwrap().remove("state.json");
     });
-    assert!(refusal(&checkpoint).contains("doesn't contain state.json"));
+    assert!(refusal(&checkpoint).contains("doesn't list the file state.json"));
     edit(&checkpoint, "manifest.json", |json| {
         json["version"] = 9.into()
     });
