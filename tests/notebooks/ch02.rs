@@ -40,9 +40,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 fn the_text(book: &mut Notebook) -> Result<()> {
     book.section("2.2", "Tokenizing text");
     // A language model reads and writes text in small pieces, which are called *tokens*. All tokens
-    // come from a fixed list, so the model can store a few numbers for each of them. The goal of
-    // this section is to split a text into words and punctuation marks, which are the simplest kind
-    // of token.
+    // come from a fixed list, so the model can store several hundred numbers for each of them. The
+    // goal of this section is to split a text into words and punctuation marks, which are the
+    // simplest kind of token.
     //
     // Why not single letters? The list of letters is much shorter than a list of words. However, a
     // letter says almost nothing on its own, and a text has several times as many letters as words,
@@ -116,7 +116,7 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "Into how many tokens are \"don't\" and \"well-known\" split? Guess first, then type them into the field above.",
-        "\"don't\" becomes three tokens, `don`, `'` and `t`, because the apostrophe is a separator, like a comma. \"well-known\" stays one token, because a single hyphen isn't a separator. A tokenizer that consists only of rules needs a rule for each such case. GPT-2's tokenizer (section 2.5) also has a few rules, one of which keeps `'t` together, but it learns from a text which pieces it should use.",
+        "\"don't\" becomes three tokens, `don`, `'` and `t`, because the apostrophe is a separator, like a comma. \"well-known\" stays one token, because a single hyphen isn't a separator. A tokenizer that consists only of rules needs a rule for each such case. GPT-2's tokenizer (section 2.5) also has a few rules, one of which keeps `'t` together, but it learns from a text which pieces to use.",
     );
     book.holds(
         "don't is three tokens, and well-known is one",
@@ -430,6 +430,14 @@ fn spelled(piece: &[u8]) -> String {
     }
 }
 
+/// Encodes a text and returns its pieces as text.
+fn pieces_of(text: &str, bpe: &Bpe) -> Vec<String> {
+    let ids = bpe.encode_ordinary(text);
+    ids.iter()
+        .map(|&id| spelled(&bpe.tokens()[id as usize]))
+        .collect()
+}
+
 fn byte_pairs(book: &mut Notebook) -> Result<()> {
     book.section("2.5", "BytePair encoding");
     // How can a tokenizer handle every word? A list of words is never complete, so some words
@@ -466,7 +474,8 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
 
     // The output shows the pieces of the tiny text before the first merge and after each merge. The
     // loop ends after four merges, or earlier if no pair occurs twice. {first_merge} If several
-    // pairs are equally frequent, the pair with the smallest ids is merged first.
+    // pairs are equally frequent, the pair with the smallest ids is merged first. In GPT-2's
+    // vocabulary, the id of the space is larger than the ids of all English letters.
     //
     // After each merge, the pairs are counted again, because the new piece forms new pairs with its
     // neighbors. The number of pieces is {pieces_before} in the first line of the output and
@@ -481,11 +490,7 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
         if bpe.merges().len() < merges {
             break; // no pair occurs twice
         }
-        let ids = bpe.encode_ordinary(&tiny_text);
-        let pieces: Vec<String> = ids
-            .iter()
-            .map(|&id| spelled(&bpe.tokens()[id as usize]))
-            .collect();
+        let pieces = pieces_of(&tiny_text, &bpe);
         let plural = if merges == 1 { "" } else { "s" };
         lines.push(format!("{merges} merge{plural}: {}", pieces.join("|")));
         book.aside(|book| {
@@ -503,6 +508,37 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
         });
     }
     book.yours("Merges", &lines.join("\n"));
+
+    // How do these merges encode a new text? The new text is split into single bytes, too, and the
+    // learned merges are applied in the order in which they were learned. Nothing is counted this
+    // time. {new_to_text} Guess its pieces before you look at the output.
+    let new_word = book.input("new_word", "lowly".to_owned(), 1..=40);
+    let config = BpeConfig {
+        vocab_size: 256 + 4,
+        ..BpeConfig::default()
+    };
+    let bpe = Bpe::train_plain(&tiny_text, &config)?; // the merges in the output above
+    let pieces = pieces_of(&new_word, &bpe);
+    book.aside(|book| {
+        let new_to_text = match tiny_text.contains(&new_word) {
+            true => format!("This cell encodes \"{new_word}\"."),
+            false => format!("This cell encodes \"{new_word}\", which the tiny text doesn't contain."),
+        };
+        book.value("new_to_text", new_to_text);
+        let ids = bpe.encode_ordinary(&new_word);
+        let mut tokens = ids.iter().map(|&id| &bpe.tokens()[id as usize]);
+        let known = match tokens.find(|token| token.len() > 1) {
+            Some(token) => format!("In this example, the tokenizer has learned the piece \"{}\" from the tiny text. Parts for which it has learned no piece stay single bytes.", spelled(token)),
+            None => "In this example, none of the merges applies, so all pieces are single bytes.".to_owned(),
+        };
+        book.value("known_piece", known);
+        book.holds("lowly is low, l and y", pieces == ["low", "l", "y"]);
+    });
+    book.yours("A new word", &pieces.join("|"));
+    book.asks(
+        "Why can the tokenizer encode a word that it has never seen?",
+        "Every byte is a token, so any text can at least be spelled byte by byte. {known_piece}",
+    );
 
     // GPT-2's vocabulary was built from a large text by byte pair encoding. It consists of 256
     // tokens for the single bytes, one token for each of 50,000 merges, and `<|endoftext|>`, which
@@ -602,9 +638,16 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     let enc_text = Corpus::from_text(raw_text, &tokenizer)?;
     book.aside(|book| {
         let (total, words) = (enc_text.len(), preprocess(raw_text).len());
-        let more = "Although GPT-2's vocabulary is far larger than the vocabulary of section 2.3, this is more than the number of tokens in section 2.2, because GPT-2's tokenizer splits rare words and also represents line breaks by tokens.";
+        let ids = tokenizer.encode_ordinary(raw_text);
+        let pieces = ids.iter().filter_map(|&id| tokenizer.piece(id));
+        let line_breaks = pieces.filter(|piece| piece.contains(&b'\n')).count();
+        let reason = match 2 * line_breaks > total.saturating_sub(words) {
+            true => format!("mainly because line breaks are tokens, too ({line_breaks} of them)"),
+            false => "because GPT-2's tokenizer splits rare words and also represents line breaks by tokens".to_owned(),
+        };
+        let more = format!("Although GPT-2's vocabulary is far larger than the vocabulary of section 2.3, this is more than the number of tokens in section 2.2, {reason}.");
         book.value("total_tokens", total);
-        book.value("than_words", if total > words { more } else { "" });
+        book.value("than_words", if total > words { &more } else { "" });
         book.value("per_gpt2_token", raw_text.chars().count() as f64 / total as f64);
         book.holds("GPT-2's tokenizer gives more tokens", total > words);
     });
@@ -879,6 +922,10 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [ 0.9178,  1.5810,  1.3010]], grad_fn=<EmbeddingBackward0>)",
     );
     book.asks(
+        "If a training step uses only these four ids, which rows of the table have a gradient other than zero?",
+        "Only the rows with the indices two, three, five and one can have such a gradient. The rows with the indices zero and four aren't looked up, so the model's error doesn't depend on them. The embedding of a rare token is therefore adjusted rarely.",
+    );
+    book.asks(
         "If the same token occurs twice in a sentence, do both occurrences have the same embedding?",
         "Yes. Both occurrences have the same id, and an id always selects the same row of the table, regardless of the token's position. That is why section 2.8 adds a vector for the position. (The same word isn't always the same token. For example, \"Tea\" and \" tea\" have different ids in GPT-2's tokenizer.)",
     );
@@ -962,7 +1009,7 @@ fn positions(book: &mut Notebook) -> Result<()> {
     book.yours("Token, position, sum", &lines.join("\n"));
     book.asks(
         "Why are the two vectors added instead of concatenated?",
-        "Concatenation would work, too, but with two vectors of 256 numbers, every later layer would have to be twice as wide. The sum, however, has only 256 numbers. The model can still tell the token and the position apart, because training can use different directions of the vector space for tokens and for positions.",
+        "Concatenation would work, too, but with two vectors of 256 numbers, every later layer would have to be twice as wide, unless an additional layer reduced the width again. The sum, however, has only 256 numbers. The model can still tell the token and the position apart, because training can use different directions of the vector space for tokens and for positions.",
     );
     // We have now followed the whole path from a text to the input of a model. In chapter 3, the
     // input of attention is an array like the last one.
