@@ -46,9 +46,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // How much information should the second word take from each of the {words:w} words? We call
     // the second word the *query*, because it asks this question. The *score* of a word is the dot
     // product of the word's vector and the query's vector. It is large if both vectors have large
-    // numbers at the same positions. The largest score, {best_score:.4}, belongs to "{best_word}",
-    // and the second largest, {next_score:.4}, belongs to "{next_word}". Compare the rows of these
-    // words in the matrix `inputs` with the query's row.
+    // numbers at the same positions. {two_best} In the matrix `inputs`,
+    // compare the row of each word that has a large score with the query's row.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -65,10 +64,14 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     let attn_scores_2: Array1<f32> = inputs.outer_iter().map(|x_i| x_i.dot(&query)).collect();
     book.aside(|book| {
         let [best, next] = two_largest(&attn_scores_2);
-        book.value("best_score", attn_scores_2[best]);
-        book.value("next_score", attn_scores_2[next]);
-        book.value("best_word", name_of(best));
-        book.value("next_word", name_of(next));
+        let [score, next_score] = [attn_scores_2[best], attn_scores_2[next]];
+        let [tied, next_tied] = [score, next_score].map(|it| words_with(&attn_scores_2, it));
+        let two_best = match [tied.len(), next_tied.len()] {
+            [1, 1] => format!("The largest score, {score:.4}, belongs to \"{}\", and the second largest, {next_score:.4}, belongs to \"{}\".", name_of(best), name_of(next)),
+            [1, _] => format!("The largest score, {score:.4}, belongs to \"{}\".", name_of(best)),
+            _ => format!("The largest score, {score:.4}, belongs to the words {}.", quoted(&tied)),
+        };
+        book.value("two_best", two_best);
     });
     book.shows(
         "In [3]",
@@ -90,7 +93,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // a weighted average and its numbers are about as large as those in the words' vectors. The
     // simplest way is to divide each score by the sum of all scores, which is {sum_of_scores:.4} in
     // this example. However, if some of the scores are negative, some of the weights can be
-    // negative, too.
+    // negative, too, and if the sum is 0, the division fails.
     book.value("sum_of_scores", attn_scores_2.sum());
     let attn_weights_2_tmp = normalize_by_sum(&attn_scores_2);
     book.prints(
@@ -112,7 +115,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [6]", &attn_weights_2_naive.sum(), "tensor(1.)");
     book.aside(|book| {
-        let too_large = match attn_weights_2_naive.sum().is_nan() {
+        let too_large = match attn_scores_2.exp().sum().is_infinite() {
             true => "The scores in this example are so large that the formula fails, for a reason that the next cell shows.",
             false => "",
         };
@@ -139,8 +142,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.yours("Large scores", &stack![Axis(0), plain, safe]);
 
     // The function `softmax`, which we use from now on, subtracts the largest score first, so large
-    // scores don't cause an overflow. If no exponential overflows in In [6], both cells give the
-    // same weights up to rounding errors.
+    // scores don't cause an overflow. If neither an exponential nor the sum of the exponentials
+    // overflows in In [6], both cells give the same weights up to rounding errors.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn softmax(");
     let attn_weights_2 = softmax(&attn_scores_2, Axis(0));
     book.prints(
@@ -166,7 +169,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // How does the context vector differ from the plain average of all words' vectors, which gives
     // each word the same weight? {leans}
     let average = inputs.sum_axis(Axis(0)) / inputs.nrows() as f32;
-    book.yours("the plain average", &average);
+    book.yours("The plain average", &average);
     book.aside(|book| {
         let is_between = |feature: usize| {
             let (from, to) = (average[feature], query[feature]);
@@ -241,8 +244,8 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
     );
 
     book.asks(
-        "The matrix of scores is symmetric: the second word's score with the last word equals the last word's score with the second. Will the matrix of weights be symmetric, too?",
-        "Usually not, because softmax divides each row by that row's own sum. In this example, the second word assigns a weight of {second_to_last:.4} to the last word, whereas the last word assigns a weight of {last_to_second:.4} to the second word.",
+        "The matrix of scores is symmetric: the second word's score with the first word equals the first word's score with the second. Will the matrix of weights be symmetric, too?",
+        "Usually not, because softmax divides each row by that row's own sum. {asymmetric}",
     );
     // Applying softmax to each row of the scores gives the *attention weights*. The weights in row
     // i say how much word i takes from each of the {words:w} words. The second row matches the
@@ -259,29 +262,43 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         [0.1526, 0.1958, 0.1975, 0.1367, 0.1879, 0.1295],
         [0.1385, 0.2184, 0.2128, 0.1420, 0.0988, 0.1896]])",
     );
-    book.value("second_to_last", attn_weights[[1, words - 1]]);
-    book.value("last_to_second", attn_weights[[words - 1, 1]]);
+    book.aside(|book| {
+        let [to_first, to_second] = [attn_weights[[1, 0]], attn_weights[[0, 1]]];
+        says(
+            book,
+            "asymmetric",
+            (to_first - to_second).abs() > 1e-4,
+            &format!("In this example, the second word assigns a weight of {to_first:.4} to the first word, whereas the first word assigns a weight of {to_second:.4} to the second word."),
+        );
+    });
     book.asks(
         "Find the largest weight in each row. Does each word take the most from itself?",
-        "The largest weights of the rows are in the columns {largest}. In {own_largest:w} of the {words:w} rows, this is the column of the word itself. A dot product is large if two vectors point in a similar direction, but also if they are long. The words \"{longest}\" and \"{second_longest}\" have the longest vectors, because the dot products of these vectors with themselves are the largest on the diagonal of In [10], {longest_score:.4} and {second_longest_score:.4}. All weights lie between {least_weight:.4} and {most_weight:.4}. If they were equal, each would be {equal_weight:.4}.",
+        "{largest_columns} In {own_largest:w} of the {words:w} rows, no weight is larger than that of the word itself. A dot product is large if two vectors point in a similar direction, but also if they are long. {longest} All weights lie between {least_weight:.4} and {most_weight:.4}. If they were equal, each would be {equal_weight:.4}.",
     );
     book.aside(|book| {
-        let largest: Vec<usize> = attn_weights
-            .outer_iter()
-            .map(|row| two_largest(&row)[0])
+        let rows = attn_weights.rows();
+        let largest: Vec<Vec<usize>> = rows
+            .into_iter()
+            .map(|row| words_with(&row, row[two_largest(&row)[0]]))
             .collect();
-        let own = (0..words).filter(|&row| largest[row] == row).count();
-        book.value(
-            "largest",
-            listed(largest.iter().map(|at| (at + 1).to_string())),
-        );
+        let own = (0..words).filter(|row| largest[*row].contains(row)).count();
+        let columns = largest.iter().map(|columns| (columns[0] + 1).to_string());
+        let largest_columns = match largest.iter().all(|columns| columns.len() == 1) {
+            true => format!("The largest weights of the rows are in the columns {}.", listed(columns)),
+            false => "In at least one row, several weights are equal to the largest weight.".to_owned(),
+        };
+        book.value("largest_columns", largest_columns);
         book.value("own_largest", own);
         let lengths = attn_scores.diag();
         let [first, second] = two_largest(&lengths);
-        book.value("longest", name_of(first));
-        book.value("second_longest", name_of(second));
-        book.value("longest_score", lengths[first]);
-        book.value("second_longest_score", lengths[second]);
+        let [longest, second_longest] = [lengths[first], lengths[second]];
+        let are_the_longest = lengths.iter().filter(|&&length| length >= second_longest).count() == 2;
+        says(
+            book,
+            "longest",
+            are_the_longest,
+            &format!("The words \"{}\" and \"{}\" have the longest vectors, because the dot products of these vectors with themselves are the largest on the diagonal of In [10], {longest:.4} and {second_longest:.4}.", name_of(first), name_of(second)),
+        );
         let [least, most] = range(&attn_weights);
         book.value("least_weight", least);
         book.value("most_weight", most);
@@ -353,9 +370,9 @@ tensor([[0.4421, 0.5931, 0.5790],
     // entries and returns the values that belong to the matching keys.
 
     // First, we compute the query vector of the second word. Multiplying a vector of d_in features
-    // by a matrix of shape (d_in, d_out) produces a vector of d_out features. In this example,
-    // d_out is {d_out}. The matrices are initialized with random numbers, which the seed
-    // determines.
+    // by a matrix of shape (d_in, d_out) produces a vector of d_out features. In GPT models, d_in
+    // and d_out are usually equal. In this example, d_out is {d_out}. The matrices are initialized
+    // with random numbers, which the seed determines.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
@@ -379,7 +396,7 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     // The second row of the keys is the key of the second word.
     let keys_2 = keys.slice(s![1..2, ..]);
-    book.yours("the second word's key", &keys_2.row(0));
+    book.yours("The second word's key", &keys_2.row(0));
     // The score of the second word with itself is the dot product of its query and its key:
     // {score_22_sum}. The cell multiplies the unrounded numbers, so the last digit can differ from
     // a calculation with the rounded numbers.
@@ -398,16 +415,26 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.asks(
         "Which word fits the query of the second word best, and which word fits it least?",
-        "The word \"{fits_best}\" fits best, because its score is the largest, {fits_best_score:.4}. The word \"{fits_least}\" fits least, because its score is the smallest, {fits_least_score:.4}. The matrices are random, so this ranking doesn't mean anything yet. Training adjusts the matrices, and thereby decides which words fit.",
+        "{fits} The matrices are random, so this ranking doesn't mean anything yet. Training adjusts the matrices, and thereby decides which words fit.",
     );
     book.aside(|book| {
         let scores = attn_scores_2.row(0);
-        let [best, _] = two_largest(&scores);
-        let [least, _] = two_largest(&(-&scores));
-        for (name, word) in [("fits_best", best), ("fits_least", least)] {
-            book.value(name, name_of(word));
-            book.value(&format!("{name}_score"), scores[word]);
-        }
+        let fits = |how: &str, which: &str, score: f32| match &words_with(&scores, score)[..] {
+            [word] => format!(
+                "The word \"{}\" fits {how}, because its score is the {which}, {score:.4}.",
+                name_of(*word)
+            ),
+            tied => format!(
+                "The words {} fit {how}, because their score is the {which}, {score:.4}.",
+                quoted(tied)
+            ),
+        };
+        let [smallest, largest] = range(&scores);
+        let fits = match words_with(&scores, largest).len() == words {
+            true => "All words fit equally well, because their scores are equal.".to_owned(),
+            false => fits("best", "largest", largest) + " " + &fits("least", "smallest", smallest),
+        };
+        book.value("fits", fits);
     });
     // Before softmax, each score is divided by √d_k, where d_k is the number of features in a key.
     // Why the square root? A dot product adds d_k products. If these products are independent and
@@ -572,7 +599,7 @@ tensor([[-0.0739,  0.0713],
 
     book.asks(
         "Compare the rows of this result. How much do they differ?",
-        "Within each column, the numbers differ by at most {row_spread:.4}. {nearly_even} The matrices are random, so this attention hasn't learned yet which words it should prefer.",
+        "Within each column, the unrounded numbers differ by at most {row_spread:.4}. {nearly_even} The matrices are random, so this attention hasn't learned yet which words it should prefer.",
     );
     book.asks(
         "Both classes use the same formula. Why are their results different?",
@@ -636,7 +663,7 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
         says(
             book,
             "nearly_even",
-            (least - even).abs().max((most - even).abs()) < 0.04,
+            near_even(&attn_weights, words),
             &format!("The attention weights, which the first cell of section 3.5.1 prints, lie between {least:.4} and {most:.4}. They are close to the equal weight 1/{words} = {even:.4}, so all context vectors are close to the plain average of the value vectors."),
         );
     });
@@ -786,7 +813,7 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     let of_shorter_text = matmul(&shorter_weights, &values.slice(before));
     book.value("all_but_one", words - 1);
     book.agrees(
-        "without the last word",
+        "Without the last word",
         &of_shorter_text,
         &context_vecs.slice(before),
     );
@@ -808,7 +835,8 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     //
     // Why is dropout applied to attention weights? If a weight is 0, a word receives no information
     // from one of the other words, so the model learns not to rely on the same word every time.
-    // Usually, p is 0.1 or 0.2 during training. A larger value makes the effect easier to see.
+    // GPT-2-style models usually use a p of 0.1 or 0.2 during training. A larger value makes the
+    // effect easier to see.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn dropout(");
     // In this cell, dropout with p = {dropout} is applied to a matrix of {all} ones. On average, it
     // sets {expected_zeros} of them to 0. With this seed, it sets {zeros} to 0 and replaces each
@@ -841,7 +869,7 @@ tensor([[2., 2., 0., 2., 2., 0.],
     book.value("expected_zeros", rounded(p * example.len() as f64));
 
     // Next, dropout with the same seed is applied to the causal attention weights. It drops
-    // {dropped} of the {visible} weights on and below the diagonal. {emptied}
+    // {dropped} of the {visible} positive weights on and below the diagonal. {emptied}
     let (dropped, _) =
         dropout.forward_train(attn_weights.clone(), &mut TorchRng::manual_seed(seed));
     book.aside(|book| {
@@ -856,7 +884,7 @@ tensor([[2., 2., 0., 2., 2., 0.],
         let four = |weight: f32| rounded(f64::from(weight));
         let kept = attn_weights.indexed_iter().filter(|(at, before)| {
             let product = rounded(four(**before) * scale);
-            **before > 0.0 && **before < 1.0 && product == four(dropped[*at])
+            **before >= 0.01 && **before < 1.0 && product == four(dropped[*at])
         });
         let kept = kept.map(|((row, _), &before)| format!("For example, the weight {} in row {} has become {0} · {scale} = {}.", four(before), row + 1, rounded(four(before) * scale)));
         book.value("kept_weight", { kept }.next().unwrap_or_default());
@@ -894,7 +922,7 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
 
     book.asks(
         "Does each row still sum to 1 after dropout?",
-        "If p is larger than 0, a row sums to 1 only on average over many training steps. In this example, the rows sum to {row_sums}. Each weight that was kept has been multiplied by {scale}. {kept_weight}",
+        "If p is larger than 0, a row sums to 1 only on average over many training steps. In this example, the rows of unrounded weights sum to {row_sums}. Each weight that was kept has been multiplied by {scale}. {kept_weight}",
     );
     book.section(
         "3.5.3",
@@ -922,10 +950,14 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         "tests/notebooks/formulas.rs",
         "pub(crate) fn causal_attention(",
     );
-    // `CausalAttention` computes the context vectors of each text in a batch. The texts of a batch
-    // never exchange information. In our batch, both texts are the same, and no weights are
-    // dropped, so both texts have the same context vectors. The field `context_length` is the
-    // largest number of words that a text may have.
+    // How does the same formula work for a batch? The transpose swaps only the last two dimensions
+    // of the keys, so the queries of each text meet only the keys of the same text. The scores
+    // therefore have the shape (2, {words}, {words}), which is one matrix for each text, and a
+    // single mask serves all texts. The texts of a batch never exchange information.
+    //
+    // In our batch, both texts are the same, and no weights are dropped, so both texts have the
+    // same context vectors. The field `context_length` is the largest number of words that a text
+    // may have.
     let config = AttentionConfig {
         d_in,
         d_out,
@@ -977,7 +1009,7 @@ tensor([[[-0.4519,  0.2216],
     let weights = same_matrices.attention_weights(&batch.slice(s![..1, .., ..]))?;
     let first = weights.index_axis(Axis(0), 0);
     book.agrees(
-        "the class gives the weights of In [30]",
+        "The class gives the weights of In [30]",
         &first,
         &attn_weights,
     );
@@ -1051,6 +1083,25 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     );
     book.shape("In [35]", &context_vecs, &[2, 6, 4]);
 
+    // In the first row of each text's output, every head gives the first word the weight 1, so the
+    // numbers of different heads differ only because of the value matrices. Do the heads look at
+    // different words? To find out, compare the weights with which the last word looks at all
+    // words. Each row of the output belongs to one head. {even_heads}
+    let heads = mha.heads.iter().map(|head| head.attention_weights(&batch));
+    let heads: Vec<_> = heads.collect::<Result<_, _>>()?;
+    let of_last_word = Array2::from_shape_fn((heads.len(), words), |(head, key)| {
+        heads[head][[0, words - 1, key]]
+    });
+    book.aside(|book| {
+        says(
+            book,
+            "even_heads",
+            near_even(&of_last_word, words) && heads.len() > 1,
+            &format!("All of these weights are close to 1/{words} = {:.4}, so no head clearly prefers a word. The matrices are still random, because the heads haven't been trained.", 1.0 / words as f32),
+        );
+    });
+    book.yours("Weights of the last word, one row per head", &of_last_word);
+
     book.asks(
         "The smallest GPT-2 has 12 heads with d_out = 64. How many features does a context vector have?",
         "A context vector has 12 x 64 = 768 features, because the outputs of the heads are concatenated. In that model, a word's vector also has 768 features, so the result has the same shape as the input.",
@@ -1067,7 +1118,7 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     // A single matrix product computes the queries of all heads. This is possible because each
     // column of a product depends on only one column of the second matrix. If the matrices of all
     // heads stand side by side in one matrix, the queries of all heads stand side by side in the
-    // product. Reshaping then splits the product among the heads: with `num_heads` = {num_heads}
+    // product. Reshaping then splits the product among the heads: with `num_heads` = {split_heads}
     // and d_out = {d_out_of_all}, each head gets {head_dim} of the features. Keys and values are
     // computed in the same way. (In this section, d_out is the number of features of all heads
     // together.)
@@ -1115,6 +1166,7 @@ out_proj                (b, tokens, d_out)
     // weights: (batch, num_heads, num_tokens, num_tokens)
     let (context_vecs, weights) = mha.forward_plain(&batch, None)?;
     book.value("d_out_of_all", config.d_out);
+    book.value("split_heads", num_heads);
     book.value("head_dim", config.d_out / num_heads);
     book.prints(
         "In [36]",
@@ -1148,15 +1200,35 @@ tensor([[[0.3190, 0.4858],
     });
     // Each head has its own queries and keys and therefore its own attention weights. For each
     // head, the cell prints the weight that the last word assigns to the first word.
+    // {still_even}
     let last_to_first = weights.slice(s![0, .., words - 1, 0]);
-    book.yours("the last word's weight for the first word", &last_to_first);
+    book.aside(|book| {
+        says(
+            book,
+            "still_even",
+            near_even(&last_to_first, words) && num_heads > 1,
+            &format!("The weights are close to 1/{words} = {:.4}. The matrices are still random, so no head has learned yet which words it should prefer.", 1.0 / words as f32),
+        );
+    });
+    book.yours("The last word's weight for the first word", &last_to_first);
+    book.asks(
+        "How different would you expect the weights of several heads to be after training?",
+        "Usually clearly different. Each head starts from different random numbers, and training can make the heads look for different things. One head may then give a word nearly all of the weight, whereas another head gives the same word almost none. However, nothing forces the heads to differ, so some heads of a trained model can also be similar.",
+    );
     // For training and text generation, our crate `attention` uses a faster method, which divides
     // the matrix products into blocks. Its result can differ from that of listing 3.5 by rounding
     // errors. To measure the difference, this cell adds the absolute values of the differences
-    // between all numbers:
+    // between all numbers. {bit_for_bit}
     let differences = (mha.forward(&batch)? - &context_vecs).abs();
+    book.aside(|book| {
+        let bit_for_bit = match differences.sum() == 0.0 {
+            true => "The sum is exactly 0, so both methods give the same numbers in this example, bit for bit.",
+            false => "",
+        };
+        book.value("bit_for_bit", bit_for_bit);
+    });
     book.reference(
-        "In [36]",
+        "The crate's faster implementation",
         &differences.sum(),
         "0.0000",
         "as both are the same",
@@ -1235,7 +1307,7 @@ tensor([[0.4391, 0.7003, 0.5903],
     );
     // Together, the matrix products of the two heads equal the result of In [37], bit for bit.
     book.agrees(
-        "one head at a time",
+        "One head at a time",
         &stack![Axis(0), first_res, second_res],
         &product.index_axis(Axis(0), 0),
     );
@@ -1281,6 +1353,19 @@ fn two_largest(scores: &ArrayRef1<f32>) -> [usize; 2] {
     [words[0], words[1]]
 }
 
+/// Returns the indices of the words whose score equals `score`, up to rounding errors.
+fn words_with(scores: &ArrayRef1<f32>, score: f32) -> Vec<usize> {
+    let is_equal = |other: f32| (other - score).abs() <= 1e-6 * score.abs().max(1.0);
+    (0..scores.len())
+        .filter(|&word| is_equal(scores[word]))
+        .collect()
+}
+
+/// Joins the quoted names of words with commas.
+fn quoted(words: &[usize]) -> String {
+    listed(words.iter().map(|&word| format!("\"{}\"", name_of(word))))
+}
+
 /// Checks a sentence of the prose with [`Notebook::holds`] and records it under the name `name`,
 /// which serves as a placeholder in the prose. If the sentence isn't true, records an empty string
 /// instead, so that the prose doesn't contain the sentence.
@@ -1295,6 +1380,15 @@ fn range<D: Dimension>(values: &ArrayRef<f32, D>) -> [f32; 2] {
     let smallest = values.fold(f32::INFINITY, |smallest, &value| smallest.min(value));
     let largest = values.fold(f32::NEG_INFINITY, |largest, &value| largest.max(value));
     [smallest, largest]
+}
+
+/// Returns whether all weights of a text with `words` words are close to the weight that each word
+/// would have if all weights were equal.
+fn near_even<D: Dimension>(weights: &ArrayRef<f32, D>, words: usize) -> bool {
+    let even = 1.0 / words as f32;
+    range(weights)
+        .iter()
+        .all(|weight| (weight - even).abs() < 0.25 * even)
 }
 
 /// Joins the items with commas. If there are more than eight items, the result contains only the
