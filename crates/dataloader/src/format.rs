@@ -36,8 +36,8 @@ const HEAD: u64 = 1 << 18;
 /// one is for the token IDs of Llama 3.
 const LLM_C: [(u32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
 
-/// Number of bytes in llm.c's header. The header consists of 256 integers of 32 bits each, and the
-/// third one is the number of IDs.
+/// Number of bytes in the header of a token file in the format of Karpathy's llm.c. The header
+/// consists of 256 32-bit integers, of which the third is the number of token IDs in the file.
 const LLM_C_HEADER: u64 = 1024;
 
 /// The first bytes of an `.npy` file.

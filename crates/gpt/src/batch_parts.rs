@@ -28,9 +28,10 @@ const MAX_PARTS: usize = 4;
 /// memory for its own gradients, which is 8 MiB for a model of this size.
 const MAX_PARAMETERS: usize = 1 << 21;
 
-/// The buffers that are needed to divide each batch into parts and to compute the parts in
-/// parallel. For small models, such training steps are faster than those of
-/// [`GptModel::loss_and_grads`].
+/// A training step that divides the batch among the threads, together with the memory that it
+/// reuses from step to step. Each thread computes the loss and the gradients of some sequences of
+/// the batch. For small models, this is faster than [`GptModel::loss_and_grads`], which divides
+/// each operation among the threads.
 ///
 /// ```
 /// use gpt::{BatchParts, GptConfig, GptModel, torch_rng::TorchRng};

@@ -264,7 +264,8 @@ pointer_to_parameters!(Box<P>);
 ///
 /// # Panics
 ///
-/// Panics if the weight isn't in row-major order. The message contains `name`.
+/// Panics if the elements of `weight` aren't stored in row-major order. The panic message contains
+/// the weight's `name`.
 pub fn row_major<'a>(name: &str, weight: ArrayViewD<'a, f32>) -> &'a [f32] {
     weight.to_slice().unwrap_or_else(|| not_row_major(name))
 }

@@ -297,9 +297,10 @@ impl AdamW {
         });
     }
 
-    /// Discards all moments except those of the weights that this rank updates in a shared training
-    /// run. Afterwards, the optimizer treats the remaining moments as belonging to a single,
-    /// unnamed weight.
+    /// Prepares the optimizer for a training run that several processes (ranks) share. Each rank
+    /// updates only some of the weights, so it keeps only the moments of these weights and frees
+    /// the memory of the others. Afterwards, all remaining moments form one array, which is treated
+    /// as the moments of a single weight without a name.
     pub(crate) fn keep_own_parts(&mut self, ranks: &dyn Ranks) {
         let shapes = self.weights.iter().map(|(_, shape)| shape);
         let lengths: Vec<usize> = shapes.map(|shape| shape.iter().product()).collect();

@@ -187,9 +187,9 @@ impl RunFolder {
             .join(CHECKPOINTS)
             .join(Manifest::folder_name(step));
         if !is_gone(&folder) {
-            // A folder with this name already exists, for example because the run was resumed from
-            // an earlier step and has reached this step again. The name of the new folder therefore
-            // also contains the number of the save.
+            // A checkpoint folder for this step already exists, for example because the run was
+            // resumed from an earlier step and has reached this step again. To be unique, the name
+            // of the new folder also contains the checkpoint's serial number.
             folder.set_extension(number.to_string());
         }
         let staged = StagedFolder::beside(&folder)?;

@@ -51,7 +51,8 @@ struct Options {
     /// Number of threads for this project and for the peers [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
-    /// Python interpreter in which the peers are installed [default: $BENCH_PYTHON, or python3]
+    /// Python interpreter that can import the competing libraries, such as torch [default:
+    /// $BENCH_PYTHON, or python3]
     #[arg(long)]
     python: Option<PathBuf>,
     /// Number of times that each workload is measured; the medians are printed

@@ -241,7 +241,8 @@ pub(crate) fn short(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }
 
-/// Temperatures that readers can choose on a page that shows how a model processes a text.
+/// Sampling temperatures that the web page for a trained model offers. The probabilities of the
+/// next token are computed for each of them.
 const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
 
 /// The log-sum-exp of the logits, for each token of a text and each of the temperatures that

@@ -1,5 +1,5 @@
-//! Draws the tokens of a text and the windows that a data loader divides it into (section 2.6 of
-//! the book).
+//! Draws a text as a row of tokens, and below it the overlapping windows of tokens that a data
+//! loader takes from the text as inputs and targets (section 2.6 of the book).
 
 use kuva::render::color::Color;
 use kuva::render::render::{Scene, TextAnchor};

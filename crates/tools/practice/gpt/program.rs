@@ -139,7 +139,8 @@ impl MyGpt {
             emb_dim: FEATURES,
             n_heads: HEADS,
             n_layers: BLOCKS,
-            // Dropout is disabled in the model because your function `dropout` is called instead.
+            // The model's own dropout is switched off, because this program calls your function
+            // `dropout` instead.
             drop_rates: DropRates::all(0.0),
             ..GptConfig::GPT2_124M
         };

@@ -264,9 +264,10 @@ mod tests {
     fn a_thread_that_is_called_in_the_middle_of_a_job_goes_back_to_it() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
         let pool = pool.expect("two threads");
-        // Runs a pass while the other thread of the pool is in the middle of a job, and returns
-        // whether that thread answered the call of the pass. The answer can be missing by chance,
-        // because a pass calls no threads while the pass of another test is in progress.
+        // Begins a pass (a call of `awake`) while the pool's other thread is busy with a job, and
+        // returns whether that thread joined the pass before it finished its job. A single attempt
+        // may fail by chance: while the pass of another test is in progress, a new pass doesn't
+        // call any threads.
         let called_in_a_job = || {
             let [begun, in_pass, called, done] = [const { AtomicBool::new(false) }; 4];
             let wait_for = |flag: &AtomicBool| {

@@ -44,9 +44,9 @@ fn a_model_is_tied_as_its_weights_say() {
     let folder = Broken::book();
     let say_tied =
         || _ = folder.change_config(|text| text.replace("\"tied\": false", "\"tied\": true"));
-    // Checks that the weights decide whether a model is tied. The output layer has other weights
-    // than the token embedding, so the loaded model must not be tied, although the configuration
-    // says that it is.
+    // The configuration file claims that the output layer is tied to the token embedding, but the
+    // two weights in the folder differ. The loaded model must therefore have an output layer of its
+    // own.
     let mut model = small_model(UNTIED);
     save_book(&model, folder.path()).unwrap();
     say_tied();

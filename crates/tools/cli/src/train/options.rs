@@ -40,8 +40,8 @@ Ctrl-C finishes the current step, saves the run, and prints the command that
 resumes it. nanoGPT's option names also work: --max-iters, --lr, --n-layer,
 --n-head, --n-embd, --block-size and --dropout.";
 
-/// An example of a training run with several processes, which the help shows only in a build with
-/// MPI.
+/// Section about training with several processes, which is appended to the output of `gpt train
+/// --help` if the program was built with MPI.
 #[cfg(feature = "mpi")]
 const MPI_EXAMPLES: &str = "
 

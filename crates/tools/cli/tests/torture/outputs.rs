@@ -12,8 +12,8 @@ use crate::sandbox::{
     PATIENCE, command_line, contents, copy_of, folder_with_a_run, gpt, report, train, words,
 };
 
-/// Something that a test creates at the output path of a command before it runs the command, such
-/// as a folder. It consists of a description and a function that creates it at the given path.
+/// What already exists at the output path when a command starts, such as an empty folder or a file.
+/// The string describes it, and the function creates it at the given path.
 type Existing = (&'static str, fn(&Path));
 
 const EXISTING: [Existing; 6] = [
