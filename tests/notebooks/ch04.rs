@@ -118,7 +118,8 @@ logits (b, t, {vocab_size})
     // texts, four positions and {vocab_size:,} logits.
     //
     // In this cell, dropout is active because the book's model is still in training mode. The
-    // random numbers for dropout are drawn after those for the weights.
+    // random numbers for dropout are drawn after those for the weights. If the last digit of a
+    // number differs from the book's output, the reason is a rounding error.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let logits = model.forward(&batch, Some(&mut rng))?;
@@ -302,11 +303,14 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         "4.3",
         "Implementing a feed forward network with GELU activations",
     );
-    // Attention moves information between tokens, but it can only mix their vectors. The
-    // *feed-forward network* then processes each token's vector separately and computes new
-    // features from the information that attention has collected. It consists of two linear layers
-    // and, between them, an *activation function*, which is applied to each number separately. The
-    // goal of this section is to build a feed-forward network.
+    // Attention moves information between tokens, but it can only mix their vectors: with attention
+    // alone, a block could hardly do more than compute weighted means of the tokens' value vectors
+    // (section 3.4). The *feed-forward network* then processes each token's vector separately and
+    // computes new features from the information that attention has collected. About two thirds of
+    // the parameters of a GPT-2 block are in this network (section 4.6).
+    //
+    // The goal of this section is to build a feed-forward network. It consists of two linear layers
+    // and, between them, an *activation function*, which is applied to each number separately.
     //
     // Why do GPT models use the activation function *GELU* instead of ReLU? The derivative of ReLU
     // is 0 for all negative numbers. If an output of the first linear layer is negative for every
@@ -380,8 +384,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // turns them back into {emb_dim} features, so the output has the same shape as the input. A
     // hidden feature becomes large if the token's vector matches a certain pattern, and it then
     // contributes to the output. Because there are many hidden features, the network can respond to
-    // many patterns. These networks contain about two thirds of the parameters of GPT-2's
-    // transformer blocks (section 4.6).
+    // many patterns.
     let ffn = FeedForward::new(config, &mut rng)?;
     let x = rng.rand(2 * 3 * config.emb_dim);
     let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
@@ -401,7 +404,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
     book.asks(
         "Can two linear layers without GELU between them compute anything that one layer can't?",
-        "No. Because (x A) B equals x (A B), multiplying by two matrices in a row is the same as multiplying by the single matrix A B. Two layers can compute more than one layer only because GELU, which isn't linear, is between them.",
+        "No. Because (x A) B equals x (A B), multiplying by two matrices in a row is the same as multiplying by the single matrix A B. The biases of the two layers together act like a single bias, too. Two layers can compute more than one layer only because GELU, which isn't linear, is between them.",
     );
     Ok(())
 }
@@ -410,14 +413,14 @@ fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     book.section("4.4", "Adding shortcut connections");
     // Networks with many layers are hard to train because of their *gradients*. A weight's gradient
     // says how fast the loss, which measures the model's error, changes if the weight changes a
-    // little (section 5.2). A weight whose gradient is almost 0 learns almost nothing. The gradient
-    // of a weight in the first layer is a product that contains a factor for each of the following
-    // layers. If most of these factors are smaller than 1, the product is close to 0, which is
-    // called a *vanishing* gradient.
+    // little. With gradient descent (section 5.2), a weight whose gradient is almost 0 hardly changes,
+    // so it learns almost nothing. The gradient of a weight in the first layer is a product that
+    // contains a factor for each of the following layers. If most of these factors are smaller than
+    // 1, the product is close to 0, which is called a *vanishing* gradient.
     //
     // A *shortcut connection* adds a layer's input to its output. As a result, each factor f in the
-    // gradient becomes 1 + f, so small factors no longer make the product small. The goal of this
-    // section is to compare the gradients of a network with and without shortcut connections.
+    // gradient becomes 1 + f. If f is close to 0, then 1 + f is close to 1, so factors close to 0 no
+    // longer make the product small. The goal of this section is to compare the gradients of a network with and without shortcut connections.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn deep_network(");
 
     // The first network has {n_layers:w} small layers and no shortcut connections. The cell prints
@@ -516,6 +519,24 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         book.holds("the gradient without shortcuts changes more", is_so);
     });
     book.yours("500 starts", &lines.join("\n"));
+    book.asks(
+        "In the network of In [20], the first layer's gradient is {times_larger} times as large as without shortcuts. Is this factor typical of networks with {n_layers:w} layers?",
+        "{of_factor} The factor depends strongly on the seed, which is why the table shows medians.",
+    );
+    book.aside(|book| {
+        let of_both = [false, true].map(|it| first_layer_gradients(n_layers, it));
+        let [Ok(without), Ok(with)] = of_both else {
+            return;
+        };
+        let mut factors: Vec<f32> = with.iter().zip(&without).map(|(a, b)| a / b).collect();
+        factors.sort_by(f32::total_cmp);
+        let factor = gradients[0] / without_shortcut[0];
+        let as_large = factors.iter().filter(|&&it| it >= factor).count();
+        let median = significant(factors[250]);
+        book.value("of_factor", format!("Among 500 pairs of such networks with different seeds, the median of this factor is {median}. In {as_large} of the 500 pairs, the factor is at least as large as in In [20]."));
+        let is_so = factor > 5.0 * factors[250] && factors[450] > 100.0 * factors[50];
+        book.holds("this factor is unusually large, and factors vary", is_so);
+    });
     Ok(())
 }
 
@@ -524,9 +545,12 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
         "4.5",
         "Connecting attention and linear layers in a transformer block",
     );
-    // Now we have all the parts of a *transformer block*. A block has two halves, attention and a
-    // feed-forward network. Each half is preceded by a normalization layer and bypassed by a
-    // shortcut connection:
+    // Now we have all the parts of a *transformer block*, and the goal of this section is to put
+    // them together. The block is the unit that a GPT repeats. The twelve blocks of the smallest
+    // GPT-2 model, for example, differ only in their weights.
+    //
+    // A block has two halves, attention and a feed-forward network. Each half is preceded by a
+    // normalization layer and bypassed by a shortcut connection:
     //
     // - x = x + attention(norm(x)): each token collects information from itself and from earlier
     //   tokens.
@@ -874,9 +898,9 @@ fn on_windows_and_linux(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Creates 500 networks with different seeds, computes the mean absolute gradient of each network's
-/// first layer, and returns the median of the 500 results.
-fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
+/// Creates 500 networks with different seeds and returns the mean absolute gradient of each
+/// network's first layer, in the order of the seeds.
+fn first_layer_gradients(n_layers: usize, use_shortcut: bool) -> Result<Vec<f32>> {
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let mut gradients = Vec::new();
     for seed in 0..500 {
@@ -885,6 +909,12 @@ fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
         let of_layers = network.mean_absolute_gradients(&array![[1.0, 0.0, -1.0]], &array![[0.0]]);
         gradients.push(of_layers[0].1);
     }
+    Ok(gradients)
+}
+
+/// Returns the median of the results of [`first_layer_gradients`].
+fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
+    let mut gradients = first_layer_gradients(n_layers, use_shortcut)?;
     gradients.sort_by(f32::total_cmp);
     Ok(gradients[gradients.len() / 2])
 }
