@@ -109,9 +109,10 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
             greedy_id(&equal).is_ok_and(|id| id == 0),
         );
     });
-    // How can we measure how well a model predicts a text? The goal of this section is to compute a
-    // single number that measures this, the *loss*. The better the model predicts the text, the
-    // smaller the loss. Training will make the loss smaller.
+    // How can we measure how well a model predicts a text? Before you read on, guess which number
+    // could say how bad the text above is. The goal of this section is to compute a single number
+    // that measures the quality of a model's predictions, the *loss*. The better the model predicts
+    // a text, the smaller the loss. Training will make the loss smaller.
     //
     // This cell contains two short texts as inputs, together with their targets. The target at each
     // position is the id of the token that comes next in the text. At each of the 2 x 3 positions,
@@ -155,9 +156,9 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let text = tokenizer.decode(&first_row)?;
     book.prints("In [7]", &text, " Armed heNetflix");
 
-    // How probable are the targets before training? Their probabilities lie between 1 in 210,000
-    // and 1 in 13,000. If all tokens were equally probable, each target would have a probability of
-    // 1 in 50,257.
+    // How probable are the targets before training? Guess first. If all tokens were equally
+    // probable, each target would have a probability of 1 in 50,257. In the output, the
+    // probabilities of the targets lie between 1 in 210,000 and 1 in 13,000.
     let of_targets = |text_idx: usize| -> Array1<f32> {
         let ids = targets.row(text_idx).to_owned();
         let probas = probas.index_axis(Axis(0), text_idx);
@@ -319,11 +320,29 @@ fn story(book: &mut Notebook) -> Result<()> {
     // Only the training windows are shuffled, because the order doesn't matter when a loss is
     // measured. (Section 5.2 explains why the order matters during training.)
     book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
-    // The story gives {train_batches:w} batches for training and {val_batches:w} for validation.
-    // Each line of the output shows the shapes of a batch's inputs and targets.
+    book.asks(
+        "How many windows of 256 tokens fit into nine tenths of {total_tokens:,} tokens, and how many batches of two windows do they make?",
+        "The training part contains {train_len:,} tokens, and {train_len:,} / 256 = {quotient:.2}. Therefore, {train_windows} windows fit into it, and they make {train_batches:w} batches.",
+    );
+    // Each line of the output shows the shapes of a batch's inputs and targets. The first output is
+    // for the training batches, and the second is for the validation batches.
     let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
-    book.value("train_batches", train_loader.len());
-    book.value("val_batches", val_loader.len());
+    book.aside(|book| {
+        let len = |loader: &DataLoader| loader.dataset().corpus().len();
+        let [train_windows, val_windows] =
+            [&train_loader, &val_loader].map(|it| it.dataset().len());
+        book.value("train_len", len(&train_loader));
+        book.value("quotient", len(&train_loader) as f64 / 256.0);
+        book.value("train_windows", train_windows);
+        book.value("train_batches", train_loader.len());
+        book.value("train_rest", len(&train_loader) - 256 * train_windows);
+        book.value("val_rest", len(&val_loader) - 256 * val_windows);
+        let of_windows = match train_windows % 2 {
+            1 => format!("Because the number of training windows, {train_windows}, is odd, one more window is left out of each epoch, and the shuffling decides which one."),
+            _ => format!("Because the number of training windows, {train_windows}, is even, each of them is in a batch."),
+        };
+        book.value("of_windows", of_windows);
+    });
     let mut rng = TorchRng::manual_seed(123);
     book.prints(
         "In [22]",
@@ -345,9 +364,9 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         "torch.Size([2, 256]) torch.Size([2, 256])",
     );
 
-    // Together, the batches contain {used_tokens:,} of the {total_tokens:,} tokens. The tokens at
-    // the end of each part that don't fill a window aren't used. If the number of training windows
-    // is odd, one more window, chosen by the shuffling, is left out of each epoch.
+    // Together, the inputs of all batches contain {used_tokens:,} of the {total_tokens:,} tokens.
+    // The last {train_rest} tokens of the training part and the last {val_rest} tokens of the
+    // validation part don't fill a window, so they aren't used as inputs. {of_windows}
     let mut tokens_of = |loader: &DataLoader| {
         let lengths = loader.epoch(&mut rng);
         lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
@@ -366,6 +385,10 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     // Before training, the training loss and the validation loss are both about 10.99. This is a
     // little more than ln 50,257 = 10.82, the loss of a model that gives all tokens the same
     // probability.
+    //
+    // The two losses differ by less than 0.02, because the model has seen neither part of the text.
+    // During training, the training loss usually becomes much smaller than the validation loss. The
+    // validation part is there to show this gap, which can grow to several units.
     //
     // Why is the loss before training larger than ln 50,257? The untrained model's logits are
     // random numbers with a variance of about 1/3. They make some tokens more probable than others,
@@ -393,6 +416,8 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         let variance = logits.map(|logits| logits.var(0.0)).unwrap_or_default();
         let is_so = near(train_loss) && near(val_loss);
         book.holds("both losses are near 10.99", is_so);
+        let apart = (train_loss - val_loss).abs();
+        book.holds("the losses differ by less than 0.02", apart < 0.02);
         book.holds("the variance is 1/3", (variance - 1.0 / 3.0).abs() < 0.04);
         book.holds("a tenth is less than a window", total_tokens < 7000);
     });
@@ -442,8 +467,8 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     // The loss measures how good a model is, and *training* changes the model's weights so that the
     // loss falls. The goal of this section is to understand one such change, which is called a
     // *training step*. We begin with a model that has a single weight, so everything can be
-    // computed by hand, and then continue with a small GPT. At the end of the section, we train
-    // this GPT.
+    // computed by hand. After that, we perform one training step of a small GPT, look at the rule
+    // by which it changes the weights, and finally train the small GPT.
     //
     // The first model has a single weight, w, and knows only two words. In its training text, the
     // word "the" is followed by "bell" three times and by "door" once. After "the", the model gives
@@ -664,7 +689,7 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // Are the gradients of the backward pass right? Each of them can be checked by a finite
     // difference, like the gradient of the single weight w. The cell checks the gradients of three
     // weights of the output layer: the weight of the first feature in the row of each of the first
-    // three targets. The two columns of the output differ by at most {apart}.
+    // three targets. Before rounding, the two columns of the output differ by at most {apart}.
     //
     // Computing all {weights:,} gradients by finite differences would take {twice:,} forward passes
     // of the model, whereas the backward pass takes only about as long as two forward passes.
@@ -683,7 +708,7 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     }
     let mut lines = vec!["weight of          finite difference     backward".to_owned()];
     for (word, slope, gradient) in &checks {
-        lines.push(format!("{word:<16} {slope:19.5} {gradient:12.5}"));
+        lines.push(format!("{word:<16} {slope:19.6} {gradient:12.6}"));
     }
     book.value("twice", 2 * model.num_parameters());
     book.yours("three gradients", &lines.join("\n"));
@@ -706,9 +731,9 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         "It increases a weight if the gradient is negative, and decreases it if the gradient is positive. In the table, the gradient is negative for {rising} and positive for {falling}.",
     );
     // Now look at the sizes of all gradients. The cell sorts the gradients that aren't 0 by their
-    // absolute value. ({zeros:%} of the gradients are exactly 0. Most of these belong to the token
-    // embedding: the batch contains only {batch_words} of the {vocab_size} words, and the rows of
-    // all other words don't take part in the computation.)
+    // absolute value. ({zeros:%} of the gradients are exactly 0. {all_or_most} of them belong to
+    // the token embedding. The batch contains only {batch_words} of the {vocab_size} words, and the
+    // rows of all other words don't take part in the computation.)
     let mut sizes = Vec::new();
     gradients.visit("", &mut |_, view| {
         sizes.extend(view.iter().map(|gradient| gradient.abs()))
@@ -734,10 +759,14 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         book.value("spread", (large / small).floor());
         book.holds("gradients differ in size", large > 100.0 * small);
         let idle = (config.vocab_size - words.len()) * config.emb_dim;
-        book.holds(
-            "most zeros are in the token embedding",
-            2 * idle > all - sizes.len(),
-        );
+        let zeros = all - sizes.len();
+        let all_or_most = match idle {
+            _ if idle == zeros => "All",
+            _ if 2 * idle > zeros => "Most",
+            _ => "Many",
+        };
+        book.value("all_or_most", all_or_most);
+        book.holds("all zeros are in the token embedding", idle == zeros);
     });
     book.yours("sizes of the gradients", &lines.join("\n"));
 
@@ -801,6 +830,11 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // in each step, although the first gradient is 100,000 times as large as the second. The third
     // weight moved by only 0.0169. Of this distance, 0.01 comes from the first step, in which m
     // contains only a single gradient.
+    //
+    // AdamW makes up for small gradients. Why does a deep network still need shortcut connections
+    // (section 4.4)? AdamW only rescales the gradient of each weight. If a gradient has passed
+    // through many layers without shortcuts, it often differs so much from one text to the next
+    // that it says little about how the weight should change.
 
     // The W in the name AdamW stands for *weight decay*. In each step, AdamW also multiplies each
     // weight by 1 - learning rate x 0.1. In a thousand steps with the book's learning rate, a
@@ -1085,7 +1119,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     // With this temperature, "toward" is expected {expected_toward:.0} times in a thousand draws,
     // and it is drawn {n_toward} times. Differences between these counts are normal, because the
     // draws are random. If a word with a small probability is expected n times, the actual count
-    // typically differs from n by about √n.
+    // typically differs from n by about √n. {of_difference}
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     let of_colder = temperature;
@@ -1096,6 +1130,13 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         book.value("ratio_of_colder", significant(ratio(&colder)));
         book.value("expected_toward", 1000.0 * colder[TOWARD]);
         book.value("n_toward", sampled_tokens(&colder)[TOWARD]);
+        // The percentage is computed from the binomial distribution for temperature 0.1.
+        let of_difference = "In this case, it differs by 6, which is twice as much as √9. A difference at least this large occurs in about 6% of all cases.";
+        let is_default = temperature == 0.1;
+        book.value("of_difference", if is_default { of_difference } else { "" });
+        let expected = (1000.0 * colder[TOWARD]).round();
+        let drawn = sampled_tokens(&colder)[TOWARD];
+        book.holds("15 instead of 9", expected == 9.0 && drawn == 15);
         let error = ratio(&colder) / ratio(&probas).powf(power) - 1.0;
         book.holds("the ratio is raised to the power 1/T", error.abs() < 1e-3);
     });
@@ -1229,6 +1270,14 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         &topk_probas,
         "tensor([0.0615, 0.0000, 0.0000, 0.5775, 0.0000, 0.0000, 0.0000, 0.3610, 0.0000])",
     );
+    book.asks(
+        "Why does top-k sampling replace the logits with minus infinity and not with 0?",
+        "A logit of 0 doesn't mean a probability of 0. Softmax computes e^0 = 1 for it, so the word could still be drawn. In this example, {n_negative:w} of the nine logits are negative, and replacing them with 0 would even make their words more probable.",
+    );
+    book.aside(|book| {
+        let n_negative = next_token_logits.iter().filter(|&&it| it < 0.0).count();
+        book.value("n_negative", n_negative);
+    });
     book.draws("The probabilities before and after top-k", || {
         let name = format!("top {top_k}");
         let groups = [("all tokens", &probas), (&*name, &topk_probas)];
@@ -1316,9 +1365,10 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
     // a trained model predicts it at the end of a text.
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
     // In this cell, the small GPT of section 5.2 continues the first words of its training text.
-    // Compare the result with the text that greedy decoding generated in section 5.2. Then change
-    // the fields. With k = 1, the function generates the same text as greedy decoding. With a high
-    // temperature and a large k, all words become about equally probable.
+    // Compare the result with the text that greedy decoding generated in section 5.2. Look for two
+    // things: does the text repeat words, and does each pair of neighboring words make sense? Then
+    // change the fields. With k = 1, the function generates the same text as greedy decoding. With
+    // a high temperature and a large k, all words become about equally probable.
     let Trained {
         model,
         tokenizer,
@@ -1374,11 +1424,22 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.aside(|book| {
         let [greedy, low, high] = [counts[0], counts[1], counts[2]];
         let is_so = greedy[0] < low[0] && low[0] < high[0] && low[1] > high[1] + 50;
-        let compromise = format!("Greedy decoding repeats {} different words. At temperature 1.4, the text contains {} different words, but only {} of the 500 follow the one before them in the training text, too. At temperature 0.5, {} do, and the text still contains {} different words, so this temperature is a better compromise for such a weak model.", greedy[0], high[0], high[1], low[1], low[0]);
+        let compromise = format!("Greedy decoding uses only {} different words. At temperature 1.4, the text contains {} different words, but only {} of the 500 follow the one before them in the training text, too. At temperature 0.5, {} do, and the text still contains {} different words, so this temperature is a better compromise for such a weak model.", greedy[0], high[0], high[1], low[1], low[0]);
         book.value("compromise", if is_so { &compromise } else { "" });
         book.holds("a low temperature is a compromise", is_so);
+        let hottest = counts[3];
+        let costs = format!("The number of different words changes from {} to {}. The number of words that follow the one before them in the training text changes from {} to {}.", high[0], hottest[0], high[1], hottest[1]);
+        let loses_more = hottest[0] < high[0] + (high[1].saturating_sub(hottest[1]));
+        let loses_more = loses_more && hottest[0] >= high[0];
+        let verdict = format!(" The text therefore gains {} different words and loses {} known pairs.", hottest[0].saturating_sub(high[0]), high[1].saturating_sub(hottest[1]));
+        book.value("from_high_to_hottest", if loses_more { costs + &verdict } else { costs });
+        book.holds("5.0 loses more than it gains", loses_more);
     });
     book.yours("variety and quality", &lines.join("\n"));
+    book.asks(
+        "Is it worth raising the temperature from 1.4 to 5.0? Use the table to compare what the text gains with what it loses.",
+        "{from_high_to_hottest}",
+    );
     book.asks(
         "Should a program that writes code use a high or a low temperature? And what about a program that invents names for a shop?",
         "A low temperature is better for code, which must be correct: at most positions, only a few tokens are right. A high temperature is better for names, which should be surprising, and a bad suggestion does no harm.",
