@@ -499,8 +499,9 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     // the first layer's mean absolute gradient.
     //
     // (The field for the number of layers above allows at most 12 layers. The network has no
-    // normalization layers, so the activations usually grow from layer to layer, and in much deeper
-    // networks, the gradients would grow with them.)
+    // normalization layers, so with shortcuts, the activations usually grow from layer to layer. In
+    // much deeper networks, the last layer would get very large inputs, and the gradients would be
+    // huge for some seeds and 0 for others.)
     let mut lines = vec!["layers    without shortcuts    with shortcuts".to_owned()];
     let mut medians = Vec::new();
     for n_layers in [5, 10] {

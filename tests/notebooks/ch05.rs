@@ -284,7 +284,8 @@ fn story(book: &mut Notebook) -> Result<()> {
     // part, the *validation loss*, shows how well the model predicts a text that it hasn't seen.
     // The goal of this section is to measure the loss on both parts of a text.
 
-    // The text is a short story on which the book trains the model of this section. (Section 5.2
+    // The text is a short story. The book trains the model of this section on "The Verdict". If this
+    // text isn't provided, the cells use "The Answering Bell", a story of this project. (Section 5.2
     // trains a smaller model on the beginning of the story.) The cell prints the first 99
     // characters of the story.
     let text_data = book.the_verdict()?;
@@ -855,14 +856,15 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // for each of them, and appendix D of the book describes them:
     //
     // - *Warmup* (`--warmup-steps`): the learning rate starts near 0 and increases. In the first
-    //   steps, AdamW's means m and v contain only a few gradients, and the gradients of random
-    //   weights are large, so these steps should be small.
+    //   steps, AdamW's means m and v contain only a few gradients, so m follows single batches and
+    //   v is a poor estimate of a gradient's typical size. These steps should therefore be small.
     // - *Cosine decay* (`--min-lr`): after the warmup, the learning rate falls along half a period
     //   of a cosine. Small steps at the end of the training let the weights settle instead of
     //   jumping around the lowest point of the loss.
     // - *Clipping* (`--grad-clip`): the *norm* of the gradients is the square root of the sum of
     //   their squares. If it exceeds a limit, all gradients are multiplied by the same factor, so
-    //   that their norm equals the limit. This way, a single unusual batch can't cause a huge step.
+    //   that their norm equals the limit. This way, a single unusual batch has only a limited
+    //   effect on m and v.
     book.draws("Warmup and cosine decay", || {
         let schedule = Schedule {
             warmup_steps: 20,
