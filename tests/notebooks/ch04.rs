@@ -413,14 +413,15 @@ fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     book.section("4.4", "Adding shortcut connections");
     // Networks with many layers are hard to train because of their *gradients*. A weight's gradient
     // says how fast the loss, which measures the model's error, changes if the weight changes a
-    // little. With gradient descent (section 5.2), a weight whose gradient is almost 0 hardly changes,
-    // so it learns almost nothing. The gradient of a weight in the first layer is a product that
-    // contains a factor for each of the following layers. If most of these factors are smaller than
-    // 1, the product is close to 0, which is called a *vanishing* gradient.
+    // little. With gradient descent (section 5.2), a weight whose gradient is almost 0 hardly
+    // changes, so it learns almost nothing. The gradient of a weight in the first layer is a
+    // product that contains a factor for each of the following layers. If most of these factors are
+    // smaller than 1, the product is close to 0, which is called a *vanishing* gradient.
     //
     // A *shortcut connection* adds a layer's input to its output. As a result, each factor f in the
-    // gradient becomes 1 + f. If f is close to 0, then 1 + f is close to 1, so factors close to 0 no
-    // longer make the product small. The goal of this section is to compare the gradients of a network with and without shortcut connections.
+    // gradient becomes 1 + f. If f is close to 0, then 1 + f is close to 1, so factors close to 0
+    // no longer make the product small. The goal of this section is to compare the gradients of a
+    // network with and without shortcut connections.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn deep_network(");
 
     // The first network has {n_layers:w} small layers and no shortcut connections. The cell prints

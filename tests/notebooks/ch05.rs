@@ -284,10 +284,10 @@ fn story(book: &mut Notebook) -> Result<()> {
     // part, the *validation loss*, shows how well the model predicts a text that it hasn't seen.
     // The goal of this section is to measure the loss on both parts of a text.
 
-    // The text is a short story. The book trains the model of this section on "The Verdict". If this
-    // text isn't provided, the cells use "The Answering Bell", a story of this project. (Section 5.2
-    // trains a smaller model on the beginning of the story.) The cell prints the first 99
-    // characters of the story.
+    // The text is a short story. The book trains the model of this section on "The Verdict". If
+    // this text isn't provided, the cells use "The Answering Bell", a story of this project.
+    // (Section 5.2 trains a smaller model on the beginning of the story.) The cell prints the first
+    // 99 characters of the story.
     let text_data = book.the_verdict()?;
     let characters: Vec<char> = text_data.chars().collect();
     let beginning: String = characters[..99].iter().collect();
