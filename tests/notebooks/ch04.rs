@@ -84,7 +84,7 @@ x (b, t, {emb_dim})
      +------------------------------------------------------------+
  v
 LayerNorm (b, t, {emb_dim})
- |  output layer ({emb_dim}, {vocab_size})
+ |  output layer ({vocab_size}, {emb_dim})
  v
 logits (b, t, {vocab_size})
 ",
@@ -188,9 +188,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     );
 
     // The two rows of activations have means of {mean_1:.2} and {mean_2:.2}, and variances of
-    // {var_1:.3} and {var_2:.3}. The variance is the mean of the squared distances of the numbers
-    // from their mean. Like PyTorch's `var`, the code divides the sum of the n squared distances by
-    // n - 1 instead of n.
+    // {var_1:.3} and {var_2:.3}. The variance is roughly the mean of the squared distances of the
+    // numbers from their mean. Like PyTorch's `var`, the code divides the sum of the n squared
+    // distances by n - 1 instead of n.
     let mean_of = |x: &Array2<f32>| x.sum_axis(Axis(1)).insert_axis(Axis(1)) / x.ncols() as f32;
     let var_of = |x: &Array2<f32>, ddof| x.var_axis(Axis(1), ddof).insert_axis(Axis(1));
     let mean = mean_of(&out);
@@ -316,7 +316,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // is 0 for all negative numbers. If an output of the first linear layer is negative for every
     // token, the weights that compute this output get a gradient of 0 and stop learning. GELU is
     // smooth, and its derivative is 0 at only one negative number (about -0.75), although it is
-    // tiny for very negative numbers. These weights therefore still get a gradient and can learn.
+    // tiny for very negative numbers. (For inputs below about -5, it is rounded to 0 in 32-bit
+    // numbers.) These weights therefore still get a gradient and can learn.
     book.listing("crates/gpt/src/plain.rs", "pub fn gelu<");
     // GELU multiplies x by a number close to the probability that a random number with a standard
     // normal distribution is smaller than x. For a large x, this probability is almost 1, and for a

@@ -383,7 +383,7 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.not_in_a_page()?;
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
-    // Before training, the training loss and the validation loss are both about 10.99. This is a
+    // Before training, the training loss and the validation loss are both close to 10.99. This is a
     // little more than ln 50,257 = 10.82, the loss of a model that gives all tokens the same
     // probability.
     //
@@ -615,9 +615,9 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // A GPT learns in the same way as the model with a single weight, but it has many weights. The
     // model of section 5.1.3 has {book_weights:.0} million weights, so training it takes minutes.
     // (The notebook of the book's training run does this.) This section runs the same loop with a
-    // GPT that is small enough to be trained in about a second. It reads only the first 5,000
-    // characters of the story. Its tokens are words (section 2.3), because GPT-2's vocabulary of
-    // 50,257 tokens would require too many weights.
+    // GPT that is small enough to be trained in about a second. It reads only the complete words
+    // within the first 5,000 characters of the story. Its tokens are words (section 2.3), because
+    // GPT-2's vocabulary of 50,257 tokens would require too many weights.
     book.listing(
         "tests/notebooks/small_model.rs",
         "pub(crate) fn small_loaders(",
@@ -839,9 +839,9 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
 
     // The W in the name AdamW stands for *weight decay*. In each step, AdamW also multiplies each
     // weight by 1 - learning rate x 0.1. In a thousand steps with the book's learning rate, a
-    // weight whose gradient is always 0 shrinks to {kept:.3} of its original size. A weight
-    // therefore stays large only if its gradients keep it large, which makes it harder for the
-    // model to learn a text by heart.
+    // weight whose gradient is always 0 shrinks to {kept:.3} of its original size. In a
+    // long training run, a weight therefore stays large only if its gradients keep it large, which
+    // makes it harder for the model to learn a text by heart.
     //
     // Why does the book train with a learning rate of 0.0004? In each step, AdamW usually changes a
     // weight by at most about the learning rate, so the learning rate should be small compared with
