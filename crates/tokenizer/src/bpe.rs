@@ -65,20 +65,66 @@ pub struct Merge {
 pub struct BpeConfig {
     /// Number of tokens that the vocabulary should have after training, including the tokens of the
     /// alphabet. The vocabulary becomes smaller than this if the training text doesn't contain
-    /// enough frequent pairs.
+    /// enough frequent pairs. The default is 1,000.
     pub vocab_size: usize,
     /// Tokens that the vocabulary contains before training, in the order of their IDs. They must
     /// include each of the 256 bytes, and can include [`ENDOFTEXT`]. If a token occurs twice, as in
     /// the book's notebook, encoding uses the last of its IDs.
+    ///
+    /// By default, the alphabet consists of the 256 bytes in GPT-2's order and doesn't include
+    /// [`ENDOFTEXT`]. If you add it at the end of the alphabet, it gets the ID 256, and the tokens
+    /// that are learned get the IDs from 257:
+    ///
+    /// ```
+    /// use tokenizer::{ENDOFTEXT, bpe::{Bpe, BpeConfig}};
+    /// let mut config = BpeConfig { vocab_size: 259, ..BpeConfig::default() };
+    /// config.alphabet.push(ENDOFTEXT.into());
+    /// let bpe = Bpe::train("low lower<|endoftext|>lowest", &config)?;
+    /// assert_eq!(bpe.tokens()[257..], [&b"lo"[..], b"low"]);
+    /// assert_eq!(bpe.encode("low<|endoftext|>low")?, [258, 256, 258]);
+    /// # Ok::<(), tokenizer::TokenizerError>(())
+    /// ```
+    ///
+    /// Without [`ENDOFTEXT`], the trained encoding encodes the string `<|endoftext|>` as ordinary
+    /// text. In GPT-2's vocabulary, this token has the last ID instead. The type `ModelTokenizer`
+    /// of the crate `model-tokenizer` trains such a vocabulary.
     pub alphabet: Vec<Vec<u8>>,
     /// Function that divides text into pieces by returning the first piece of a string. Pieces are
-    /// encoded separately, so a token never contains bytes from two pieces.
+    /// encoded separately, so a token never contains bytes from two pieces. The default is
+    /// [`gpt2_piece`].
+    ///
+    /// The function is called once for each piece. Its argument is all of the text that isn't
+    /// divided yet and is never empty. The function must return a prefix of its argument. If the
+    /// prefix is empty, the whole argument becomes a single piece. If the returned string isn't a
+    /// prefix, training and encoding panic.
+    ///
+    /// The function should examine only the beginning of its argument. If it examines the whole
+    /// argument, for example to find all pieces at once, the time for training and encoding grows
+    /// quadratically with the length of the text.
+    ///
+    /// ```
+    /// use tokenizer::bpe::{Bpe, BpeConfig};
+    /// /// Returns the first line of a text, including its line break.
+    /// fn line(text: &str) -> &str {
+    ///     let end = text.find('\n').map_or(text.len(), |position| position + 1);
+    ///     &text[..end]
+    /// }
+    /// let config = BpeConfig { divide: line, ..BpeConfig::default() };
+    /// let bpe = Bpe::train("one two\none two\n", &config)?;
+    /// assert_eq!(bpe.pieces("one two\nthree"), ["one two\n", "three"]);
+    /// assert_eq!(bpe.encode("one two\n")?.len(), 1); // The line has become a single token.
+    /// # Ok::<(), tokenizer::TokenizerError>(())
+    /// ```
+    ///
+    /// The function can't capture any values, because it is a function pointer. If it uses a
+    /// regular expression, compile the expression only once, in a `static` of type [`LazyLock`].
+    /// Begin the expression with `\A`, so that it matches only at the beginning of the text.
     pub divide: fn(&str) -> &str,
     /// Minimum number of times that a pair of adjacent tokens must occur in the training text to be
-    /// merged into a new token.
+    /// merged into a new token. The default is 2.
     pub least_count: u64,
     /// Rule that decides which pair of adjacent tokens is merged first if several pairs are equally
-    /// frequent.
+    /// frequent. The default is [`Ties::SmallestIds`].
     pub ties: Ties,
 }
 
@@ -160,6 +206,9 @@ impl Bpe {
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
+    ///
+    /// # Panics
+    /// Panics if [`BpeConfig::divide`] returns a string that isn't a prefix of its argument.
     pub fn train_plain(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut bpe = Self::of_alphabet(config)?;
         let words = text.split(ENDOFTEXT);
@@ -238,8 +287,14 @@ impl Bpe {
     /// Learns a vocabulary from text. If the text consists of several documents that are separated
     /// by [`ENDOFTEXT`], no token extends from one document into the next.
     ///
+    /// The vocabulary can become smaller than `config.vocab_size` (see
+    /// [`train_texts`](Self::train_texts)).
+    ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
+    ///
+    /// # Panics
+    /// Panics if [`BpeConfig::divide`] returns a string that isn't a prefix of its argument.
     pub fn train(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         Self::train_texts(&[text], config)
     }
@@ -247,8 +302,15 @@ impl Bpe {
     /// Learns a vocabulary from several strings, such as the contents of files. The result is the
     /// same as if the strings were joined with [`ENDOFTEXT`] between them.
     ///
+    /// The vocabulary becomes smaller than `config.vocab_size` if the strings don't contain enough
+    /// pairs that occur at least `config.least_count` times. This isn't an error, so compare
+    /// [`vocab_size`](Self::vocab_size) with the requested size if you need an exact size.
+    ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
+    ///
+    /// # Panics
+    /// Panics if [`BpeConfig::divide`] returns a string that isn't a prefix of its argument.
     pub fn train_texts(texts: &[&str], config: &BpeConfig) -> Result<Self, TokenizerError> {
         // The distinct words, each with its number of occurrences.
         let mut words: Vec<(&str, u64)> = Vec::new();
@@ -294,7 +356,8 @@ impl Bpe {
 
     /// Builds an encoding from a vocabulary that was trained earlier. The tokens must be in the
     /// order of their IDs, and the merges must be in the order in which they were learned. The
-    /// function `divide` divides text into pieces by returning the first piece of a string.
+    /// function `divide` divides text into pieces by returning the first piece of a string. It must
+    /// meet the requirements of [`BpeConfig::divide`]. Otherwise, encoding panics.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if a byte has no token, and
@@ -311,7 +374,8 @@ impl Bpe {
 
     /// Builds an encoding whose rules can differ from GPT-2's. Unlike
     /// [`from_merges`](Self::from_merges), this function accepts a vocabulary in which some bytes
-    /// have no token. If an element of `tokens` is empty, its ID isn't used.
+    /// have no token. If an element of `tokens` is empty, its ID isn't used. The function `divide`
+    /// must meet the requirements of [`BpeConfig::divide`]. Otherwise, encoding panics.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownId`] with the index of the merge if a merge contains an ID
@@ -420,6 +484,10 @@ impl Bpe {
     /// Returns [`TokenizerError::MissingByte`] if a byte of the text has no token and there is no
     /// unknown ID. This can happen only if the encoding was built with
     /// [`with_rules`](Self::with_rules).
+    ///
+    /// # Panics
+    /// Panics if the function that divides text into pieces returns a string that isn't a prefix of
+    /// its argument (see [`BpeConfig::divide`]).
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::new();
         self.encoder(text.len()).encode(text, &mut ids);
@@ -444,6 +512,10 @@ impl Bpe {
 
     /// Encodes text without special tokens and returns its token IDs. [`ENDOFTEXT`] is encoded as
     /// ordinary text.
+    ///
+    /// # Panics
+    /// Panics if the function that divides text into pieces returns a string that isn't a prefix of
+    /// its argument (see [`BpeConfig::divide`]).
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         self.encoder(text.len()).encode_ordinary(text, &mut ids);
@@ -579,6 +651,10 @@ impl Bpe {
     }
 
     /// Divides text into the pieces that are encoded separately.
+    ///
+    /// # Panics
+    /// Panics if the function that divides text into pieces returns a string that isn't a prefix of
+    /// its argument (see [`BpeConfig::divide`]).
     pub fn pieces<'t>(&self, text: &'t str) -> Vec<&'t str> {
         pieces(text, self.divide).collect()
     }
@@ -625,6 +701,10 @@ impl Encoder<'_> {
     /// Encodes text and appends its IDs to `ids`. [`ENDOFTEXT`] is encoded in the same way as by
     /// [`Bpe::encode`]. A byte that has no token is encoded as [`EncodingRules::unknown`], or as
     /// [`NO_TOKEN`] if there is no unknown ID.
+    ///
+    /// # Panics
+    /// Panics if the function that divides text into pieces returns a string that isn't a prefix of
+    /// its argument (see [`BpeConfig::divide`]).
     pub fn encode(&mut self, text: &str, ids: &mut Vec<u32>) {
         for (number, document) in self.bpe.documents(text).enumerate() {
             ids.extend(self.bpe.end_of_text.filter(|_| number > 0));
@@ -634,6 +714,10 @@ impl Encoder<'_> {
 
     /// Encodes text without special tokens, like [`Bpe::encode_ordinary`], and appends the token
     /// IDs to `ids`.
+    ///
+    /// # Panics
+    /// Panics if the function that divides text into pieces returns a string that isn't a prefix of
+    /// its argument (see [`BpeConfig::divide`]).
     pub fn encode_ordinary(&mut self, text: &str, ids: &mut Vec<u32>) {
         for piece in pieces(text, self.bpe.divide) {
             self.encode_piece(piece, ids);
@@ -653,6 +737,10 @@ impl Encoder<'_> {
     /// `tokens` together with the range of bytes that the token represents. If `text` is part of a
     /// longer text, `start` is the position at which `text` begins in the longer text, and the
     /// ranges refer to the longer text.
+    ///
+    /// # Panics
+    /// Panics if the function that divides text into pieces returns a string that isn't a prefix of
+    /// its argument (see [`BpeConfig::divide`]).
     pub fn encode_ordinary_with_offsets(
         &mut self,
         text: &str,

@@ -127,18 +127,46 @@ pub fn gpt2_pieces(text: &str) -> Vec<&str> {
 
 /// Returns an iterator over the pieces into which `text` is divided before its bytes are merged to
 /// tokens. The function `divide` must return the first piece of a string. It is called repeatedly
-/// with the text that isn't divided yet.
+/// with the text that isn't divided yet. If it returns an empty string, this text becomes a single
+/// piece, because otherwise the iterator would never end.
+///
+/// # Panics
+/// The iterator panics if `divide` returns a string that isn't a prefix of its argument.
 pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let length = match divide(rest).len() {
-            0 => rest.len(), // An empty piece would never end.
-            length => length,
+        if rest.is_empty() {
+            return None;
+        }
+        let first = divide(rest);
+        let length = match first.len() {
+            0 => rest.len(),
+            length if is_prefix(first, rest) => length,
+            _ => panic!(
+                "the function `divide` of a byte pair encoding returned {:?}, but it must return a \
+                prefix of its argument, which begins with {:?}",
+                beginning(first),
+                beginning(rest)
+            ),
         };
         let piece;
         (piece, rest) = rest.split_at(length);
-        (length > 0).then_some(piece)
+        Some(piece)
     })
+}
+
+/// Returns true if `text` begins with `piece`. If `piece` is a slice of `text`, which is almost
+/// always the case, this function doesn't have to compare any bytes.
+fn is_prefix(piece: &str, text: &str) -> bool {
+    let is_slice = piece.as_ptr() == text.as_ptr() && piece.len() <= text.len();
+    is_slice || text.starts_with(piece)
+}
+
+/// Returns the first 20 characters of a string, which are enough to recognize it in an error
+/// message.
+fn beginning(text: &str) -> &str {
+    let end = text.char_indices().nth(20);
+    end.map_or(text, |(end, _)| &text[..end])
 }
 
 /// Divides text into parts that several threads can encode at the same time. Each part except the

@@ -89,6 +89,58 @@ fn a_run_of_any_character_is_encoded_and_trained_on_in_linear_time() {
     }
 }
 
+/// The function that divides text into pieces is called with the whole rest of the text. If it
+/// returns an empty string, the rest becomes one piece. Anything other than a prefix is a mistake.
+#[test]
+fn a_division_into_anything_but_prefixes_panics_with_both_texts() {
+    fn nothing(text: &str) -> &str {
+        assert!(!text.is_empty());
+        ""
+    }
+    fn equal_text(_: &str) -> &str {
+        "ab"
+    }
+    fn longer(_: &str) -> &str {
+        "ab, which is longer than the text"
+    }
+    fn in_a_character(text: &str) -> &str {
+        assert_eq!(text, "é");
+        "e"
+    }
+    fn without_the_first(text: &str) -> &str {
+        &text[1..]
+    }
+    let config = |divide| BpeConfig {
+        divide,
+        ..BpeConfig::default()
+    };
+    for divide in [nothing, equal_text] {
+        let bpe = Bpe::train("abab", &config(divide)).unwrap();
+        let pieces: &[&str] = if divide("a").is_empty() {
+            &["abab"]
+        } else {
+            &["ab"; 2]
+        };
+        assert_eq!(bpe.pieces("abab"), pieces);
+        assert_eq!(bpe.pieces(""), [""; 0]);
+    }
+    for (divide, text, returned) in [
+        (longer as fn(&str) -> &str, "ab", "ab, which is longer "),
+        (in_a_character, "é", "e"),
+        (without_the_first, "abc", "bc"),
+    ] {
+        let panic = std::panic::catch_unwind(|| Bpe::train(text, &config(divide))).unwrap_err();
+        let message = panic.downcast_ref::<String>().unwrap();
+        assert_eq!(
+            *message,
+            format!(
+                "the function `divide` of a byte pair encoding returned {returned:?}, but it must \
+                return a prefix of its argument, which begins with {text:?}"
+            )
+        );
+    }
+}
+
 #[test]
 fn gpt2_has_each_token_from_two_others_but_bytes_and_the_end() {
     assert_eq!(GPT2.merges().len(), 50_000);

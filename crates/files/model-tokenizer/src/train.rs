@@ -75,6 +75,10 @@ impl ModelTokenizer {
     /// `<|endoftext|>`, it is added as the last token. Learned tokens never contain a part of a
     /// special token that occurs in a string, and they never extend from one string into the next.
     ///
+    /// The vocabulary becomes smaller than `vocab_size` if the strings don't contain enough pairs
+    /// that occur at least twice. This isn't an error, so compare
+    /// [`vocab_size`](Self::vocab_size) with the requested size if you need an exact size.
+    ///
     /// ```
     /// use model_tokenizer::ModelTokenizer;
     /// let texts = ["<|user|>Is it late?", "<|user|>It is late."];
