@@ -162,7 +162,8 @@ pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
 }
 
 /// Creates a folder and any missing parent folders, and syncs the changed folders so that the new
-/// ones survive a power failure. Does nothing if the folder already exists.
+/// ones survive a power failure. Does nothing if the folder already exists. An empty path stands
+/// for the current folder, because [`Path::parent`] returns it for a file in this folder.
 ///
 /// # Errors
 ///
@@ -170,7 +171,7 @@ pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
 /// exists.
 pub fn create_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
-    if path.is_dir() {
+    if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
     }
     if path.parent().is_some() {
@@ -379,6 +380,16 @@ mod tests {
         second.create().unwrap_err();
         assert_eq!(fs::read(target.join("model")).unwrap(), b"first");
         assert_eq!(names(above), ["new"]);
+    }
+
+    #[test]
+    fn missing_folders_are_created_and_an_empty_path_is_the_current_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("a/b");
+        create_folder(&new).unwrap();
+        create_folder(&new).unwrap();
+        assert!(new.is_dir());
+        create_folder(Path::new("file").parent().unwrap()).unwrap();
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use atomic_file::{FileError, read_small_file, write_atomically};
+use atomic_file::{FileError, create_folder, read_small_file, write_atomically};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -121,9 +121,10 @@ pub(crate) fn parse_value<T: DeserializeOwned>(
     })
 }
 
-/// Writes the given files atomically. All other tokenizer files in the folder are then deleted,
+/// Creates the folder if it doesn't exist, and writes the given files atomically. All other tokenizer files in the folder are then deleted,
 /// because they belong to the tokenizer that was stored there before.
 pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
+    create_folder(folder)?;
     for (name, text) in files {
         write_atomically(folder.join(name), |out| out.write_all(text.as_bytes()))?;
     }

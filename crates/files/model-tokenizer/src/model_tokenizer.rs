@@ -282,13 +282,14 @@ impl ModelTokenizer {
         self.files.as_ref()?.get(files::CONFIG).map(String::as_str)
     }
 
-    /// Writes the files of this tokenizer to an existing folder, so that transformers can load
-    /// them. If the tokenizer was loaded from files, these files are written unchanged. If the
-    /// folder already contains the files of another tokenizer, they are replaced or deleted.
+    /// Writes the files of this tokenizer to a folder, so that transformers can load them. If the
+    /// folder doesn't exist, it is created together with any missing parent folders. If the
+    /// tokenizer was loaded from files, these files are written unchanged. If the folder already
+    /// contains the files of another tokenizer, they are replaced or deleted.
     ///
     /// # Errors
-    /// Returns [`ModelTokenizerError::Io`] if a file can't be written or deleted. If writing a file
-    /// fails, the old file remains.
+    /// Returns [`ModelTokenizerError::Io`] if the folder can't be created, or if a file can't be
+    /// written or deleted. If writing a file fails, the old file remains.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<(), ModelTokenizerError> {
         let files = self.files()?;
         files::write_all(folder.as_ref(), &files)

@@ -5,11 +5,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
-use model_tokenizer::ModelTokenizer;
 use model_tokenizer::tokenizer::bpe::{
     Bpe, BpeConfig, EncodingRules, Merge, Ties, gpt2_bytes, gpt2_piece, gpt2_pieces, letters_of,
 };
 use model_tokenizer::tokenizer::{ENDOFTEXT, Tokenizer};
+use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 use proptest::prelude::*;
 use test_support::any_text;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
@@ -32,6 +32,19 @@ fn reloaded(tokenizer: &ModelTokenizer) -> ModelTokenizer {
     let folder = tempfile::tempdir().unwrap();
     tokenizer.save(folder.path()).unwrap();
     ModelTokenizer::from_folder(folder.path()).unwrap().unwrap()
+}
+
+#[test]
+fn saving_creates_missing_folders() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("models").join("new");
+    let tokenizer = ModelTokenizer::train_chars("ab").unwrap();
+    tokenizer.save(&folder).unwrap();
+    let loaded = ModelTokenizer::from_folder(&folder).unwrap().unwrap();
+    assert_eq!(loaded.encode("ba").unwrap(), [1, 0]);
+    let file = folder.join("tokenizer.json");
+    let error = tokenizer.save(&file).unwrap_err();
+    assert!(matches!(error, ModelTokenizerError::Io(_)), "{error}");
 }
 
 /// Returns the merges that the `tokenizers` library learns from a text. Each byte of a token is
