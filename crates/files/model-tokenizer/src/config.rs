@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tokenizer::ENDOFTEXT;
 
 use crate::added::AddedToken;
-use crate::error::{ModelTokenizerError, other_kind};
+use crate::error::{ModelTokenizerError, other_kind, other_setting};
 use crate::files::{
     ADDED_TOKENS, CONFIG, Files, MODEL_CONFIG, SPECIAL_TOKENS, TOKENIZER, parse, parse_value, read,
 };
@@ -174,7 +174,7 @@ impl Config {
         };
         let class = class_of(&path, file.tokenizer_class.as_deref(), unnamed)?;
         if file.split_special_tokens == Some(true) {
-            return Err(other_kind(&path, "split_special_tokens is set"));
+            return Err(other_setting(&path, "split_special_tokens is set"));
         }
 
         let mut names = file.names;

@@ -4,6 +4,7 @@
 //! In the messages of these errors, special characters such as line breaks are escaped in all text
 //! that was read from files. Therefore, each message is a single line.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
@@ -18,12 +19,12 @@ pub enum ModelTokenizerError {
     #[error(transparent)]
     Io(#[from] FileError),
     /// The tokenizer is of a kind that this crate doesn't support.
-    #[error("{}: this tokenizer isn't supported, because {kind}; only byte-level BPE and character tokenizers are supported", .file.display())]
+    #[error("{}: this tokenizer isn't supported, because {kind}", .file.display())]
     OtherKind {
         /// The file that contains the unsupported setting.
         file: PathBuf,
         /// Reason why the tokenizer isn't supported. The reason is a clause, such as "its model is
-        /// WordPiece".
+        /// WordPiece", and can be followed by another clause that describes what is supported.
         kind: String,
     },
     /// A file is damaged or contradicts itself or another file.
@@ -74,10 +75,18 @@ pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> ModelTokenizer
     }
 }
 
-/// Returns [`ModelTokenizerError::OtherKind`] for a file.
-pub(crate) fn other_kind(file: &Path, kind: impl Into<String>) -> ModelTokenizerError {
+/// Returns [`ModelTokenizerError::OtherKind`] for a file of a tokenizer that is neither a byte-level
+/// BPE tokenizer nor a character tokenizer. `kind` is the reason, such as "its model is WordPiece".
+pub(crate) fn other_kind(file: &Path, kind: impl Display) -> ModelTokenizerError {
+    let supported = "only byte-level BPE and character tokenizers are supported";
+    other_setting(file, format!("{kind}; {supported}"))
+}
+
+/// Returns [`ModelTokenizerError::OtherKind`] for a file of a tokenizer that has an unsupported
+/// setting. `setting` is the reason, such as "the BPE model has dropout".
+pub(crate) fn other_setting(file: &Path, setting: impl Into<String>) -> ModelTokenizerError {
     ModelTokenizerError::OtherKind {
         file: file.to_owned(),
-        kind: kind.into(),
+        kind: setting.into(),
     }
 }

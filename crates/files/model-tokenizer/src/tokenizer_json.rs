@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::config::{Class, Config, TokenSettings};
-use crate::error::{ModelTokenizerError, invalid, other_kind};
-use crate::files::{Files, MERGES, TOKENIZER, VOCABULARY, parse};
+use crate::error::{ModelTokenizerError, invalid, other_kind, other_setting};
+use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY, parse};
 use crate::normalization::Normalization;
 use crate::spec::{Affixes, Form, TokenizerSpec};
 use crate::split::Split;
@@ -281,14 +281,14 @@ fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError>
     affixes.and_then(|part| part.affixes()).ok_or_else(|| {
         let kind = Part::deserialize(part).map_or("without a type".to_owned(), |part| part.kind);
         let kind = kind.escape_debug();
-        other_kind(path, format!("the post-processor is {kind}"))
+        other_setting(path, format!("the post-processor is {kind}"))
     })
 }
 
 /// Returns the form of the tokenizer, which describes how it divides text. Returns an error if the
 /// tokenizer has a setting that isn't supported.
 fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelTokenizerError> {
-    let refused = |reason: &str| Err(other_kind(path, reason));
+    let refused = |setting: &str| Err(other_setting(path, setting));
     let model = &json.model;
     let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     if model.dropout.is_some_and(|dropout| dropout != 0.0) {
@@ -315,8 +315,9 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
                 .filter(|(last, splits)| last.kind == "ByteLevel" && splits.len() <= MAX_SPLITS);
             let Some((last, splits)) = last else {
                 let kind = part.kind.escape_debug();
-                return refused(&format!(
-                    "the decoder is ByteLevel, but the pre-tokenizer is {kind}"
+                return Err(other_kind(
+                    path,
+                    format!("the decoder is ByteLevel, but the pre-tokenizer is {kind}"),
                 ));
             };
             let splits = splits.iter().map(|part| split_of(path, part));
@@ -326,11 +327,18 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             // versions followed the settings in tokenizer.json. If these settings differ from those
             // of `GPT2Tokenizer`, it isn't clear which IDs the model was trained with, so the file
             // is rejected.
-            let is_gpt2 = splits.is_empty() && use_regex && !model.ignore_merges;
-            if config.class == Class::Gpt2 && !is_gpt2 {
-                return refused(
-                    "the pattern, use_regex or ignore_merges differs from the setting of GPT2Tokenizer",
-                );
+            let other_settings = [
+                (
+                    !splits.is_empty(),
+                    "it has a pre-tokenizer before ByteLevel",
+                ),
+                (!use_regex, "use_regex is false"),
+                (model.ignore_merges, "ignore_merges is true"),
+            ];
+            let other_settings = other_settings.into_iter().filter(|(differs, _)| *differs);
+            let other_settings: Vec<&str> = other_settings.map(|(_, setting)| setting).collect();
+            if config.class == Class::Gpt2 && !other_settings.is_empty() {
+                return Err(unlike_gpt2(path, &other_settings.join(" and ")));
             }
             Ok(Form::ByteLevel {
                 splits,
@@ -353,8 +361,9 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
         (part, decoder, _) => {
             let part = part.as_ref().map_or("none", |part| part.kind.as_str());
             let (part, decoder) = (part.escape_debug(), decoder.escape_debug());
-            refused(&format!(
-                "the pre-tokenizer is {part} and the decoder is {decoder}"
+            Err(other_kind(
+                path,
+                format!("the pre-tokenizer is {part} and the decoder is {decoder}"),
             ))
         }
     }
@@ -383,10 +392,10 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
                 let kind = format!(
                     "the pre-tokenizer is Split with behavior {behavior} and invert {invert}"
                 );
-                return Err(other_kind(path, kind));
+                return Err(other_setting(path, kind));
             }
             _ => {
-                return Err(other_kind(
+                return Err(other_setting(
                     path,
                     format!(
                         "the list of pre-tokenizers contains an unsupported entry of type {kind}"
@@ -396,7 +405,7 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
         };
     Split::new(&pattern, must_match_all).ok_or_else(|| {
         let pattern = pattern.escape_debug();
-        other_kind(
+        other_setting(
             path,
             format!("the pre-tokenizer splits text with the unsupported pattern {pattern}"),
         )
@@ -413,16 +422,27 @@ fn normalization_of(
     let Some(part) = part else {
         return Ok(Normalization::None);
     };
+    let kind = format!("the normalizer is {}", part.kind.escape_debug());
     match (part.kind.as_str(), &part.normalizers[..]) {
-        _ if class == Class::Gpt2 => {}
+        _ if class == Class::Gpt2 => return Err(unlike_gpt2(path, &kind)),
         ("NFC", _) => return Ok(Normalization::Nfc),
         ("NFKC", _) => return Ok(Normalization::Nfkc),
         ("Sequence", []) => return Ok(Normalization::None),
         ("Sequence", [one]) => return normalization_of(path, Some(one), class),
         _ => {}
     }
-    let kind = part.kind.escape_debug();
-    Err(other_kind(path, format!("the normalizer is {kind}")))
+    Err(other_setting(path, kind))
+}
+
+/// Returns the error for a tokenizer.json that contradicts the class `GPT2Tokenizer`. `settings`
+/// lists the settings in the file that differ from those of the class, such as "use_regex is
+/// false".
+fn unlike_gpt2(path: &Path, settings: &str) -> ModelTokenizerError {
+    let problem = format!(
+        "{settings}, but the tokenizer's class is GPT2Tokenizer, which has other settings; to use \
+        the settings in this file, set tokenizer_class in {CONFIG} to \"PreTrainedTokenizerFast\""
+    );
+    other_setting(path, problem)
 }
 
 impl PostProcessor {

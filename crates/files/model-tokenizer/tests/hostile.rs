@@ -70,6 +70,12 @@ const KINDS: &str = r####"
 /model | {"type": "WordPiece", "vocab": {"a": 0}} | the tokenizer's model is WordPiece
 /model | {"type": "Word\nLevel"} | the tokenizer's model is Word\nLevel
 /model/byte_fallback | true | byte_fallback is set, as in SentencePiece
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]} | the decoder is ByteLevel, but the pre-tokenizer is Sequence
+/decoder | {"type": "Metaspace"} | the pre-tokenizer is ByteLevel and the decoder is Metaspace
+"####;
+
+/// Test cases for settings that aren't supported, in the same form as [`KINDS`].
+const SETTINGS: &str = r####"
 /model/dropout | 0.1 | the BPE model has dropout
 /model/end_of_word_suffix | "</w>" | the BPE model has an end_of_word_suffix
 /model/continuing_subword_prefix | "##" | the BPE model has a continuing_subword_prefix
@@ -80,9 +86,7 @@ const KINDS: &str = r####"
 /pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a(\\s+(?!\\S)|b)"}}, {"type": "ByteLevel"}]} | the pre-tokenizer splits text with the unsupported pattern a(\\s+(?!\\S)|b)
 /pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a*"}}, {"type": "ByteLevel"}]} | the pre-tokenizer splits text with the unsupported pattern a*
 /pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Removed", "pattern": {"String": " "}}, {"type": "ByteLevel"}]} | the pre-tokenizer is Split with behavior Removed and invert false
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]} | the decoder is ByteLevel, but the pre-tokenizer is Sequence
 /pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "ByteLevel"}]} | the list of pre-tokenizers contains an unsupported entry of type Whitespace
-/decoder | {"type": "Metaspace"} | the pre-tokenizer is ByteLevel and the decoder is Metaspace
 /post_processor | {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a token that it lacks"}}, {"Sequence": {}}], "special_tokens": {}} | the post-processor is TemplateProcessing
 /post_processor | {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {"id": "the text twice"}}], "special_tokens": {}} | the post-processor is TemplateProcessing
 /post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | the post-processor is Sequence
@@ -120,6 +124,8 @@ fn check_table(table: &str, message: impl Fn(&str) -> String) {
 fn other_kinds_are_refused_by_name() {
     let of_kind = |kind: &str| format!("{OTHER}{kind}{READ}");
     check_table(KINDS, of_kind);
+    let of_setting = |setting: &str| format!("{OTHER}{setting}");
+    check_table(SETTINGS, of_setting);
     for (file, kind) in [
         ("tokenizer.model", "it is a SentencePiece tokenizer"),
         ("vocab.txt", "it is a WordPiece tokenizer"),
@@ -132,22 +138,71 @@ fn other_kinds_are_refused_by_name() {
         assert_eq!(refusal(&[(file, "")]), expected);
     }
     let tokenizer = small().to_string();
-    for (config, kind) in [
+    for (config, reason) in [
         (
             r#"{"tokenizer_class": "Llama\u001bTokenizer"}"#,
-            r#"the tokenizer_class is "Llama\u{1b}Tokenizer""#,
+            of_kind(r#"the tokenizer_class is "Llama\u{1b}Tokenizer""#),
         ),
         (
             r#"{"split_special_tokens": true}"#,
-            "split_special_tokens is set",
+            of_setting("split_special_tokens is set"),
         ),
     ] {
         let error = refusal(&[
             ("tokenizer_config.json", config),
             ("tokenizer.json", &tokenizer),
         ]);
-        let expected = format!("tokenizer_config.json: {}", of_kind(kind));
-        assert_eq!(error, expected);
+        assert_eq!(error, format!("tokenizer_config.json: {reason}"));
+    }
+}
+
+/// The class `GPT2Tokenizer` ignores some settings in tokenizer.json. The error message lists those
+/// that differ from the class, and the class that it recommends accepts all of them.
+#[test]
+fn settings_that_contradict_the_class_gpt2_are_listed() {
+    const GPT2: &str = r#"{"tokenizer_class": "GPT2Tokenizer"}"#;
+    const AS_WRITTEN: &str = r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#;
+    const OF_MODEL: &str = r#"{"model_type": "gpt2"}"#;
+    let byte_level = |use_regex| json!({"type": "ByteLevel", "use_regex": use_regex});
+    let digits = json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Digits", "individual_digits": true}, byte_level(true)
+    ]});
+    for (pre_tokenizer, ignores, normalizer, settings) in [
+        (byte_level(false), false, Value::Null, "use_regex is false"),
+        (byte_level(true), true, Value::Null, "ignore_merges is true"),
+        (
+            digits,
+            true,
+            Value::Null,
+            "it has a pre-tokenizer before ByteLevel and ignore_merges is true",
+        ),
+        (
+            byte_level(true),
+            false,
+            json!({"type": "NFC"}),
+            "the normalizer is NFC",
+        ),
+    ] {
+        let mut json = small();
+        json["pre_tokenizer"] = pre_tokenizer;
+        json["model"]["ignore_merges"] = ignores.into();
+        json["normalizer"] = normalizer;
+        let json = json.to_string();
+        let expected = format!(
+            "tokenizer.json: {OTHER}{settings}, but the tokenizer's class is GPT2Tokenizer, which \
+            has other settings; to use the settings in this file, set tokenizer_class in \
+            tokenizer_config.json to \"PreTrainedTokenizerFast\""
+        );
+        let files = [("tokenizer.json", &*json), ("tokenizer_config.json", GPT2)];
+        assert_eq!(refusal(&files), expected);
+        let files = [("tokenizer.json", &*json), ("config.json", OF_MODEL)];
+        assert_eq!(refusal(&files), expected);
+        let as_written = [
+            ("tokenizer.json", &*json),
+            ("config.json", OF_MODEL),
+            ("tokenizer_config.json", AS_WRITTEN),
+        ];
+        assert!(read(&as_written).unwrap().is_some());
     }
 }
 
