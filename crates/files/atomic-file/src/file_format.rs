@@ -16,7 +16,7 @@ use std::fmt;
 /// ```
 /// use atomic_file::FileFormat;
 /// let format = FileFormat::of(b"%PDF-1.7\n").expect("a known format");
-/// assert_eq!(format.to_string(), "a PDF document; pdftotext extracts its text");
+/// assert_eq!(format.to_string(), "a PDF document; use pdftotext to extract its text");
 /// assert_eq!(FileFormat::of(b"Once upon a time"), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -189,7 +189,7 @@ fn deep_nests_and_long_texts_cost_little() {
     let long = "x".repeat(200_000);
     hugging_face_refused(set("n_head", &format!("\"{long}\"")), &["n_head", "xxx…"]);
     let huge = format!("\"{}\"", "x".repeat(300_000));
-    hugging_face_refused(set("x", &huge), &["at most 262144"]);
+    hugging_face_refused(set("x", &huge), &["the maximum is 262144"]);
 }
 
 #[test]
