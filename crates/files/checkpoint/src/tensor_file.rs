@@ -260,7 +260,8 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
     let problem = match known.or(foreign) {
         Some(name) => format!("this is {name}, not a safetensors file"),
         None => format!(
-            "this isn't a safetensors file, or it is damaged: the file has {file_size} bytes, and its first 8 bytes must contain the length of the header (at most {MAX_HEADER_BYTES}), but they are {first:?}"
+            "this isn't a safetensors file, or it is damaged: the file has {file_size} bytes, and its first 8 bytes must contain the length of the header (at most {MAX_HEADER_BYTES}), but the file begins with \"{}\"",
+            first.escape_ascii()
         ),
     };
     Err(invalid(file, problem))

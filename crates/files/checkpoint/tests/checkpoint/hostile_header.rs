@@ -32,9 +32,11 @@ fn f32s(shape: &str, offsets: &str) -> String {
 
 #[test]
 fn files_too_short_for_a_header() {
-    weights_refused(|_| vec![], &["it has 0 bytes"]);
-    weights_refused(|_| vec![1; 7], &["it has 7 bytes"]);
+    weights_refused(|_| vec![], &["the file has 0 bytes"]);
+    weights_refused(|_| vec![1; 7], &["the file has 7 bytes"]);
     weights_refused(|_| vec![0; 8], &["the header is damaged", "EOF"]);
+    let text = ["but the file begins with \"To be\\n\\xff!\""];
+    weights_refused(|_| b"To be\n\xff! That is".to_vec(), &text);
 }
 
 #[test]
