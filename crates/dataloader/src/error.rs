@@ -146,7 +146,10 @@ pub enum DataLoaderError {
 
     /// An epoch can't be resumed at the requested position, because this position is past the end
     /// of the epoch.
-    #[error("can't resume at batch {position}, because the epoch has only {batches} batches")]
+    #[error(
+        "can't resume at batch {position}, because the epoch has only {batches} {}",
+        if *batches == 1 { "batch" } else { "batches" }
+    )]
     PositionPastEnd {
         /// Index of the batch at which the epoch should be resumed.
         position: usize,

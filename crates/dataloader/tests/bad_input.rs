@@ -375,8 +375,15 @@ fn a_place_behind_the_end_of_an_epoch_can_t_be_resumed() {
             batches: 3
         }
     ));
+    let message = "can't resume at batch 4, because the epoch has only 3 batches";
+    assert_eq!(late.to_string(), message);
     epoch.seek(3).unwrap();
     assert_eq!(epoch.count(), 0);
+    let single = DataLoader::new(&numbers(9), five(5, false)).unwrap();
+    let mut epoch = single.epoch(&mut torch_rng::TorchRng::manual_seed(1));
+    let late = epoch.seek(2).unwrap_err().to_string();
+    let message = "can't resume at batch 2, because the epoch has only 1 batch";
+    assert_eq!(late, message);
 }
 
 #[test]
