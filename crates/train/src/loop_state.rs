@@ -143,6 +143,22 @@ where
     /// its weights must also be the same. The values of the weights may differ. A typical program
     /// therefore creates the state in the same way as for a new run, and then calls this method.
     ///
+    /// The settings of the optimizers ([`AdamW::config`]) are also replaced. If you have changed a
+    /// setting in the program, such as the weight decay, the change has no effect on a resumed run
+    /// unless you assign the new value again after calling this method:
+    /// `state.optimizers[0].config.weight_decay = 0.05`.
+    ///
+    /// This method can't detect all differences, so make sure that the following are the same as in
+    /// the interrupted run. Otherwise, this method usually succeeds, but the resumed loop produces
+    /// other results.
+    /// - The data, the settings of the data loaders, and the weights of the sources of a
+    ///   [`Mix`](dataloader::Mix). The file contains only the position in the data.
+    /// - The settings of the model that don't affect the shapes of its weights, such as the dropout
+    ///   rates, the number of heads and the number format ([`GptModel::set_dtype`]). The file
+    ///   contains only the weights.
+    ///
+    /// [`GptModel::set_dtype`]: gpt::GptModel::set_dtype
+    ///
     /// # Errors
     ///
     /// Returns an error if the file can't be read or doesn't contain the state of a training loop,
