@@ -77,7 +77,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         } = &mut state;
         let batch = batches.next_batch(rng)?;
         model.loss_and_grads(&batch.input_ids, &batch.target_ids, 1.0, rng, &mut grads)?;
-        clip_grad_norm(&mut grads, 1.0);
+        let norm = clip_grad_norm(&mut grads, 1.0);
+        // A step with a NaN or infinite gradient would ruin the weights.
+        if !norm.is_finite() {
+            let step = state.step + 1;
+            return Err(
+                format!("the gradient norm of step {step} is {norm}; use a lower lr").into(),
+            );
+        }
         optimizers[0].step(model, &mut grads); // also sets the gradients to 0
         state.step += 1;
         if state.step.is_multiple_of(per_epoch) {

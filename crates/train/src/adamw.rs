@@ -21,15 +21,16 @@ use crate::{Ranks, TrainError};
 #[serde(default, deny_unknown_fields)]
 pub struct AdamWConfig {
     /// Learning rate. If the training run uses a [`Schedule`](crate::Schedule), this is the highest
-    /// learning rate of the schedule.
+    /// learning rate of the schedule. The default is 0.0004, as in the book.
     pub lr: f64,
     /// Decay rates beta1 and beta2 of the first and the second moments, respectively. Both must be
-    /// at least 0 and less than 1.
+    /// at least 0 and less than 1. The default is (0.9, 0.999), as in PyTorch.
     pub betas: (f64, f64),
     /// Small number that is added to the denominator of the update to prevent a division by zero.
+    /// The default is 1e-8, as in PyTorch.
     pub eps: f64,
     /// Strength of the weight decay. Each step first multiplies all weights by `1 - lr *
-    /// weight_decay`, and then applies the gradients.
+    /// weight_decay`, and then applies the gradients. The default is 0.1, as in the book.
     pub weight_decay: f64,
 }
 
@@ -250,6 +251,13 @@ impl AdamW {
     ///
     /// This method has the same effect as `optimizer.step()` followed by `optimizer.zero_grad()` in
     /// PyTorch, but it needs only one pass over the weights, gradients and moments.
+    ///
+    /// If an element of a gradient is NaN or infinite, the corresponding weight and its moments
+    /// become NaN and remain NaN. In a model, even one such weight makes the loss and the gradients
+    /// of the next step NaN, so that step makes all weights NaN. As in PyTorch, this method doesn't
+    /// check the gradients. Before each step, check the norm that
+    /// [`clip_grad_norm`](crate::clip_grad_norm) or [`grad_norm`](crate::grad_norm) returns with
+    /// [`f64::is_finite`].
     ///
     /// # Panics
     ///

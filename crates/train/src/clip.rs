@@ -26,6 +26,11 @@ pub fn grad_norm(grads: &(impl Parameters + ?Sized)) -> f64 {
 /// Scales the gradients down if their norm is greater than `max_norm`, so that the new norm is at
 /// most `max_norm`. Returns the norm before scaling.
 ///
+/// If an element of a gradient is NaN or infinite, the returned norm is also NaN or infinite, and
+/// clipping can't repair the gradients. An optimizer step would then ruin the model, because it
+/// makes weights NaN. Therefore, check the returned norm with [`f64::is_finite`] before you call
+/// [`AdamW::step`](crate::AdamW::step).
+///
 /// [`Trainer`](crate::Trainer) doesn't call this function. Instead, it passes the scaling factor to
 /// the optimizer, which avoids an additional pass over the gradients.
 ///
@@ -37,6 +42,9 @@ pub fn grad_norm(grads: &(impl Parameters + ?Sized)) -> f64 {
 /// let norm = train::clip_grad_norm(&mut grads, 1.0); // the square root of 6 * 4
 /// assert!((norm - 24f64.sqrt()).abs() < 1e-6);
 /// assert!((train::grad_norm(&grads) - 1.0).abs() < 1e-5);
+///
+/// grads.weight[[0, 0]] = f32::INFINITY;
+/// assert!(!train::clip_grad_norm(&mut grads, 1.0).is_finite()); // no step is possible
 /// ```
 ///
 /// # Panics
