@@ -214,6 +214,37 @@ impl TransformerBlock {
 /// assert!((logits - model.forward_plain(&in_idx, None)?).iter().all(|d| d.abs() < 1e-5));
 /// # Ok::<(), gpt::GptError>(())
 /// ```
+///
+/// # Names of the parameters
+///
+/// The methods of the trait [`Parameters`](tensor_ops::Parameters) use the names in the following
+/// table, which are the same as in the book's `state_dict`. `N` is the index of a block, from 0 to
+/// `n_layers` - 1, and `hidden_dim` is `4 * emb_dim` by default. [`GptConfig::parameters`] returns
+/// the names and shapes of a configuration in this order.
+///
+/// | name | shape | |
+/// |---|---|---|
+/// | `tok_emb.weight` | (vocab_size, emb_dim) | token embedding |
+/// | `pos_emb.weight` | (context_length, emb_dim) | position embedding |
+/// | `trf_blocks.N.att.W_query.weight` | (emb_dim, emb_dim) | queries |
+/// | `trf_blocks.N.att.W_query.bias` | (emb_dim) | only if `qkv_bias` is true |
+/// | `trf_blocks.N.att.W_key.weight` | (emb_dim, emb_dim) | keys |
+/// | `trf_blocks.N.att.W_key.bias` | (emb_dim) | only if `qkv_bias` is true |
+/// | `trf_blocks.N.att.W_value.weight` | (emb_dim, emb_dim) | values |
+/// | `trf_blocks.N.att.W_value.bias` | (emb_dim) | only if `qkv_bias` is true |
+/// | `trf_blocks.N.att.out_proj.weight` | (emb_dim, emb_dim) | output of attention |
+/// | `trf_blocks.N.att.out_proj.bias` | (emb_dim) | |
+/// | `trf_blocks.N.ff.layers.0.weight` | (hidden_dim, emb_dim) | first feed-forward layer |
+/// | `trf_blocks.N.ff.layers.0.bias` | (hidden_dim) | |
+/// | `trf_blocks.N.ff.layers.2.weight` | (emb_dim, hidden_dim) | second feed-forward layer |
+/// | `trf_blocks.N.ff.layers.2.bias` | (emb_dim) | |
+/// | `trf_blocks.N.norm1.scale` | (emb_dim) | normalization before attention |
+/// | `trf_blocks.N.norm1.shift` | (emb_dim) | |
+/// | `trf_blocks.N.norm2.scale` | (emb_dim) | normalization before the feed-forward network |
+/// | `trf_blocks.N.norm2.shift` | (emb_dim) | |
+/// | `final_norm.scale` | (emb_dim) | normalization before the output head |
+/// | `final_norm.shift` | (emb_dim) | |
+/// | `out_head.weight` | (vocab_size, emb_dim) | only if `tied` is false |
 #[derive(Clone, Debug, PartialEq)]
 pub struct GptModel {
     /// Token embedding, of shape (vocab_size, emb_dim).
