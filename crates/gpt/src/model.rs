@@ -275,9 +275,9 @@ impl GptModel {
     /// book). Both arrays have the shape (batch, num_tokens).
     ///
     /// The loss is the same as if `tensor_ops::cross_entropy` were applied to the logits returned
-    /// by [`forward`](Self::forward), but at most [`LOGIT_ROWS`] rows of logits are in memory at a
-    /// time. Targets that are equal to [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) don't contribute
-    /// to the mean.
+    /// by [`forward`](Self::forward), but at most 1,024 rows of logits are in memory at a time.
+    /// Targets that are equal to [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) don't contribute to the
+    /// mean.
     ///
     /// # Errors
     ///
@@ -293,8 +293,8 @@ impl GptModel {
     /// arrays have the shape (batch, num_tokens).
     ///
     /// Returns one loss per target, in row-major order. If a target is equal to
-    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), its loss is 0. At most [`LOGIT_ROWS`] rows of
-    /// logits are in memory at a time.
+    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), its loss is 0. At most 1,024 rows of logits are in
+    /// memory at a time.
     ///
     /// # Errors
     ///
