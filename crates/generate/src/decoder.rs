@@ -195,10 +195,14 @@ impl<W: AsWeights> Decoder<W> {
     /// Processes the pending tokens and returns the logits of the next token, of shape
     /// (vocab_size). If there are no pending tokens, the logits of the previous call are returned.
     ///
+    /// The logits have the same bits whether the tokens of a text are processed one at a time or
+    /// several at a time.
+    ///
     /// # Errors
     ///
-    /// Returns an error if the text is empty, or if a field of the model doesn't match the model's
-    /// configuration ([`GptModel::check`](gpt::GptModel::check)).
+    /// Returns [`GenerateError::EmptyText`] if the text is empty. Also returns an error if a field of
+    /// the model doesn't match the model's configuration
+    /// ([`GptModel::check`](gpt::GptModel::check)).
     pub fn advance(&mut self) -> Result<ArrayView1<'_, f32>, GenerateError> {
         self.state.advance(self.weights.as_weights(), None)?;
         Ok(self.logits())

@@ -11,9 +11,15 @@ use crate::slot::Slot;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// The text is empty, so there is no token from which the model can predict the next one.
+    /// A prompt is empty, so there is no token from which the model can predict the next one.
     #[error("the prompt is empty, but it must contain at least one token")]
     EmptyPrompt,
+    /// The text of a decoder is empty, for example because `truncate` has removed all tokens. The
+    /// model can't predict the next token of an empty text.
+    #[error(
+        "the decoder's text is empty, so there is no token from which the model can predict the next one; add tokens with start or push before you call advance"
+    )]
+    EmptyText,
     /// The context size is 0 or larger than the model's context length.
     #[error(
         "context_size must be from 1 to {context_length}, the model's context length, got {context_size}"

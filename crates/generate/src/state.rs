@@ -242,7 +242,7 @@ impl DecoderState {
     /// configuration.
     fn check_ready(&self, weights: WeightsRef<'_>) -> Result<(), GenerateError> {
         if self.tokens.is_empty() {
-            return Err(GenerateError::EmptyPrompt);
+            return Err(GenerateError::EmptyText);
         }
         Ok(weights.check()?)
     }

@@ -82,7 +82,7 @@ fn prompts_that_cannot_be_continued_are_refused_by_the_decoder_and_by_the_books_
     let model = scripted(&[1, 2, 3]); // The context length is 4.
     let mut decoder = Decoder::new(&model);
     assert_eq!(decoder.start(&[]), Err(GenerateError::EmptyPrompt));
-    assert_eq!(decoder.advance().unwrap_err(), GenerateError::EmptyPrompt);
+    assert_eq!(decoder.advance().unwrap_err(), GenerateError::EmptyText);
     assert_eq!(
         decoder.start(&[2, 50257]).unwrap_err().to_string(),
         "the token ID at (0, 1) is 50257, but it must be less than the vocabulary size, 50257"
@@ -90,6 +90,11 @@ fn prompts_that_cannot_be_continued_are_refused_by_the_decoder_and_by_the_books_
     take_in(&mut decoder, &[1]);
     assert!(decoder.push(&[50257]).is_err());
     assert_eq!(decoder.tokens(), [1]);
+    decoder.truncate(0);
+    let message = decoder.advance().unwrap_err().to_string();
+    assert!(message.ends_with("add tokens with start or push before you call advance"));
+    decoder.push(&[1]).unwrap();
+    decoder.advance().unwrap();
 
     let simple =
         |idx, context_size| generate_text_simple(&model, idx, 5, context_size).unwrap_err();
