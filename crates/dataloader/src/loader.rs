@@ -124,15 +124,17 @@ impl DataLoader {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DataLoaderConfig {
-    /// Number of windows in a batch.
+    /// Number of windows in a batch. The default is 4.
     pub batch_size: usize,
-    /// Number of input tokens in a window.
+    /// Number of input tokens in a window. The default is 256.
     pub max_length: usize,
-    /// Number of tokens from the beginning of one window to the beginning of the next.
+    /// Number of tokens from the beginning of one window to the beginning of the next. The default
+    /// is 128.
     pub stride: usize,
-    /// Whether the windows are shuffled again at the beginning of each epoch.
+    /// Whether the windows are shuffled again at the beginning of each epoch. The default is true.
     pub shuffle: bool,
-    /// Whether the last batch of an epoch is omitted if it has fewer than `batch_size` windows.
+    /// Whether the last batch of an epoch is omitted if it has fewer than `batch_size` windows. The
+    /// default is true.
     pub drop_last: bool,
 }
 

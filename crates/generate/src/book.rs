@@ -18,19 +18,19 @@ use crate::{GenerateError, Sampling};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct BookSampling {
-    /// Maximum number of tokens to append.
+    /// Maximum number of tokens to append. The default is 50.
     pub max_new_tokens: usize,
     /// Maximum number of tokens that the model sees at a time. If a text is longer, the model sees
-    /// only the end of it.
+    /// only the end of it. The default is 1,024, the context length of GPT-2.
     pub context_size: usize,
     /// Temperature by which the logits are divided, a finite number of at least 0. If it is 0, the
-    /// token with the largest logit is chosen and no random numbers are drawn.
+    /// token with the largest logit is chosen and no random numbers are drawn. The default is 0.
     pub temperature: f32,
     /// Number of most probable tokens from which the next token is drawn. If it is `None` or 0, the
-    /// token is drawn from the whole vocabulary.
+    /// token is drawn from the whole vocabulary. The default is `None`.
     pub top_k: Option<usize>,
     /// ID of a token that ends the text, such as `<|endoftext|>`. If `idx` has a single row, this
-    /// token isn't appended to the text.
+    /// token isn't appended to the text. The default is `None`.
     pub eos_id: Option<u32>,
 }
 

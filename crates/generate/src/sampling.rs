@@ -42,8 +42,8 @@ use crate::filters::{
 pub struct Sampling {
     /// Temperature by which the logits are divided, a finite number of at least 0. A value below 1
     /// makes likely tokens even more likely, and a value above 1 makes the probabilities more
-    /// similar. If the value is 0, the token with the largest logit is always chosen (greedy
-    /// decoding).
+    /// similar. If the value is 0, which is the default, the token with the largest logit is always
+    /// chosen (greedy decoding).
     ///
     /// The transformers library implements this setting as `TemperatureLogitsWarper`, which
     /// requires a value above 0. For greedy decoding, that library has the option `do_sample=False`
@@ -51,29 +51,29 @@ pub struct Sampling {
     pub temperature: f32,
     /// Number of tokens that can be drawn, which are the tokens with the largest logits. If several
     /// tokens tie for last place among them, all of these can be drawn. If the value is `None`, 0
-    /// or larger than the vocabulary, all tokens can be drawn.
+    /// or larger than the vocabulary, all tokens can be drawn. The default is `None`.
     ///
     /// The transformers library implements this filter as `TopKLogitsWarper`. The book uses it in
     /// section 5.3.2.
     pub top_k: Option<usize>,
     /// Minimum total probability of the tokens that can be drawn, above 0 and at most 1. The filter
     /// keeps the smallest set of most probable tokens whose probabilities add up to at least
-    /// `top_p`. If the value is 1, all tokens can be drawn.
+    /// `top_p`. If the value is 1, which is the default, all tokens can be drawn.
     ///
     /// This filter is known as nucleus sampling (Holtzman et al., 2019). The transformers library
     /// implements it as `TopPLogitsWarper`.
     pub top_p: f32,
     /// Minimum probability of the tokens that can be drawn, relative to the probability of the most
     /// probable token. The value is between 0 and 1. For example, 0.1 keeps the tokens that are at
-    /// least a tenth as probable as the most probable token. If the value is 0, all tokens can be
-    /// drawn.
+    /// least a tenth as probable as the most probable token. If the value is 0, which is the
+    /// default, all tokens can be drawn.
     ///
     /// The transformers library implements this filter as `MinPLogitsWarper`.
     pub min_p: f32,
     /// Penalty for tokens that already occur in the text, a finite number above 0. If the logit of
     /// such a token is positive, it is divided by the penalty. If the logit is negative, it is
-    /// multiplied by the penalty. A value above 1 makes repetitions less likely. The value 1 has no
-    /// effect.
+    /// multiplied by the penalty. A value above 1 makes repetitions less likely. The value 1, which
+    /// is the default, has no effect.
     ///
     /// The transformers library implements this setting as `RepetitionPenaltyLogitsProcessor`
     /// (Keskar et al., 2019, "CTRL"). The penalty applies to all tokens of the text that is passed

@@ -19,12 +19,13 @@ use crate::{AsWeights, Decoder, DecoderState, GenerateError, Sampling, WeightsRe
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct GenerateOptions {
-    /// Settings that determine how each token is chosen.
+    /// Settings that determine how each token is chosen. The default is [`Sampling::GREEDY`].
     pub sampling: Sampling,
-    /// Maximum number of tokens to generate.
+    /// Maximum number of tokens to generate. The default is 50.
     pub max_new_tokens: usize,
     /// IDs of the tokens that end the text, such as `<|endoftext|>`. If the model chooses one of
-    /// these tokens, the generation ends and the token isn't appended to the text.
+    /// these tokens, the generation ends and the token isn't appended to the text. The list is
+    /// empty by default.
     pub stop_ids: Vec<u32>,
 }
 

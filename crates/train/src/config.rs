@@ -31,45 +31,46 @@ use crate::{AdamWConfig, Schedule, TrainError};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Total number of optimizer steps of the run.
+    /// Total number of optimizer steps of the run. The default is 90.
     pub max_steps: u64,
     /// Settings of the optimizer AdamW. If `schedule` is set, the `lr` of these settings is the
-    /// highest learning rate of the schedule.
+    /// highest learning rate of the schedule. The default is [`AdamWConfig::default`].
     pub optimizer: AdamWConfig,
     /// Learning rate schedule. If it is `None`, the learning rate remains at the `lr` of
-    /// `optimizer`, as in chapter 5 of the book.
+    /// `optimizer`, as in chapter 5 of the book. The default is `None`.
     pub schedule: Option<Schedule>,
     /// Maximum norm of the gradient. If the norm of a gradient is larger, the gradient is scaled
-    /// down to this norm. `None` means that gradients aren't clipped.
+    /// down to this norm. `None`, the default, means that gradients aren't clipped.
     pub max_grad_norm: Option<f64>,
     /// Number format to which the linear layers round the operands of their matrix products, both
     /// in training and in evaluation (see [`GptModel::set_dtype`](gpt::GptModel::set_dtype)). It
-    /// must be float32 or bfloat16.
+    /// must be float32 or bfloat16. The default is float32.
     pub dtype: Dtype,
-    /// Number of batches whose gradients are averaged for each optimizer step.
+    /// Number of batches whose gradients are averaged for each optimizer step. The default is 1.
     pub accumulation: u64,
     /// Whether all batches of an optimizer step must belong to the same epoch. If this is true and
     /// fewer than `accumulation` batches are left in an epoch, the last step of the epoch averages
     /// only the gradients of these batches. If this is false, the step also uses batches of the
-    /// next epoch.
+    /// next epoch. The default is false.
     pub whole_epochs: bool,
     /// Number of optimizer steps between two evaluations. `None` means that there are no regular
-    /// evaluations.
+    /// evaluations. The default is 5.
     pub eval_every: Option<u64>,
     /// Maximum number of batches of each data loader (training and validation) that an evaluation
-    /// uses. A data loader that contains fewer batches is evaluated on all of them.
+    /// uses. A data loader that contains fewer batches is evaluated on all of them. The default is
+    /// 5.
     pub eval_batches: usize,
     /// Number of optimizer steps between two samples of text. The run doesn't generate a sample
     /// itself, but passes the event [`Event::SampleDue`](crate::Event::SampleDue) to its closure,
-    /// which can generate one. `None` means that this event never occurs.
+    /// which can generate one. `None`, the default, means that this event never occurs.
     pub sample_every: Option<u64>,
-    /// Number of optimizer steps between two checkpoints. `None` means that no checkpoints are
-    /// saved at regular intervals. Regardless of this setting, a checkpoint is saved when an
+    /// Number of optimizer steps between two checkpoints. `None`, the default, means that no
+    /// checkpoints are saved at regular intervals. Regardless of this setting, a checkpoint is saved when an
     /// evaluation finds the lowest validation loss so far, when the run is stopped, and at the end
     /// of the run.
     pub save_every: Option<u64>,
     /// Number of recent checkpoints that the run keeps, which must be at least 1. The checkpoint
-    /// with the lowest validation loss is always kept, even if it is older.
+    /// with the lowest validation loss is always kept, even if it is older. The default is 1.
     pub keep: usize,
 }
 
