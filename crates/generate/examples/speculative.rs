@@ -5,9 +5,10 @@
 //! cargo run --release -p generate --example speculative
 //! ```
 //!
-//! The large model keeps the guessed tokens up to the first one that it wouldn't have chosen itself,
-//! and replaces that one. The text is therefore the same as if the large model had generated it
-//! alone, but the large model reads its weights less often, which is what takes most of the time.
+//! The large model keeps the guessed tokens up to the first one that it wouldn't have chosen
+//! itself, and replaces that one. The text is therefore the same as if the large model had
+//! generated it alone, but the large model reads its weights less often, which is what takes most
+//! of the time.
 
 use std::error::Error;
 

@@ -200,8 +200,8 @@ impl<W: AsWeights> Decoder<W> {
     ///
     /// # Errors
     ///
-    /// Returns [`GenerateError::EmptyText`] if the text is empty. Also returns an error if a field of
-    /// the model doesn't match the model's configuration
+    /// Returns [`GenerateError::EmptyText`] if the text is empty. Also returns an error if a field
+    /// of the model doesn't match the model's configuration
     /// ([`GptModel::check`](gpt::GptModel::check)).
     pub fn advance(&mut self) -> Result<ArrayView1<'_, f32>, GenerateError> {
         self.state.advance(self.weights.as_weights(), None)?;

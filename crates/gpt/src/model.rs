@@ -293,8 +293,8 @@ impl GptModel {
     /// arrays have the shape (batch, num_tokens).
     ///
     /// Returns one loss per target, in row-major order. If a target is equal to
-    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), its loss is 0. At most 1,024 rows of logits are in
-    /// memory at a time.
+    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), its loss is 0. At most 1,024 rows of logits are
+    /// in memory at a time.
     ///
     /// # Errors
     ///

@@ -173,8 +173,9 @@ impl GptModel {
     ///
     /// Except for rounding errors, the gradients are the same as if you called
     /// [`forward_train`](Self::forward_train), a cross-entropy function and
-    /// [`backward`](Self::backward). However, this method needs less memory, because at most
-    /// 1,024 rows of logits and of their gradients are in memory at a time. For small models, [`BatchParts`](crate::BatchParts) computes the same gradients in less time.
+    /// [`backward`](Self::backward). However, this method needs less memory, because at most 1,024
+    /// rows of logits and of their gradients are in memory at a time. For small models,
+    /// [`BatchParts`](crate::BatchParts) computes the same gradients in less time.
     ///
     /// # Errors
     ///

@@ -203,8 +203,8 @@ impl AdamW {
         }
     }
 
-    /// Checks that `parameters` has the same names and shapes as the weights for which the optimizer
-    /// was created. `what` describes the parameters in the error message.
+    /// Checks that `parameters` has the same names and shapes as the weights for which the
+    /// optimizer was created. `what` describes the parameters in the error message.
     ///
     /// # Panics
     ///

@@ -65,9 +65,9 @@ pub struct TrainConfig {
     /// which can generate one. `None`, the default, means that this event never occurs.
     pub sample_every: Option<u64>,
     /// Number of optimizer steps between two checkpoints. `None`, the default, means that no
-    /// checkpoints are saved at regular intervals. Regardless of this setting, a checkpoint is saved when an
-    /// evaluation finds the lowest validation loss so far, when the run is stopped, and at the end
-    /// of the run.
+    /// checkpoints are saved at regular intervals. Regardless of this setting, a checkpoint is
+    /// saved when an evaluation finds the lowest validation loss so far, when the run is stopped,
+    /// and at the end of the run.
     pub save_every: Option<u64>,
     /// Number of recent checkpoints that the run keeps, which must be at least 1. The checkpoint
     /// with the lowest validation loss is always kept, even if it is older. The default is 1.

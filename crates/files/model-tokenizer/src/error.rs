@@ -75,8 +75,9 @@ pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> ModelTokenizer
     }
 }
 
-/// Returns [`ModelTokenizerError::OtherKind`] for a file of a tokenizer that is neither a byte-level
-/// BPE tokenizer nor a character tokenizer. `kind` is the reason, such as "its model is WordPiece".
+/// Returns [`ModelTokenizerError::OtherKind`] for a file of a tokenizer that is neither a
+/// byte-level BPE tokenizer nor a character tokenizer. `kind` is the reason, such as "its model is
+/// WordPiece".
 pub(crate) fn other_kind(file: &Path, kind: impl Display) -> ModelTokenizerError {
     let supported = "only byte-level BPE and character tokenizers are supported";
     other_setting(file, format!("{kind}; {supported}"))

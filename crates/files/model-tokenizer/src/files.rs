@@ -121,8 +121,9 @@ pub(crate) fn parse_value<T: DeserializeOwned>(
     })
 }
 
-/// Creates the folder if it doesn't exist, and writes the given files atomically. All other tokenizer files in the folder are then deleted,
-/// because they belong to the tokenizer that was stored there before.
+/// Creates the folder if it doesn't exist, and writes the given files atomically. All other
+/// tokenizer files in the folder are then deleted, because they belong to the tokenizer that was
+/// stored there before.
 pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
     create_folder(folder)?;
     for (name, text) in files {
