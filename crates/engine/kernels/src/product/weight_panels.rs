@@ -319,7 +319,7 @@ unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, cons
                     }
                 )*};
             }
-            rows!(8 4 2 1);
+            rows!(16 8 4 2 1);
         }
     }
     range.start + part * P
