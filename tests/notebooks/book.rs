@@ -1,10 +1,13 @@
-//! Provides the type [`Notebook`], whose methods a notebook calls to show computed values and to
-//! compare them with the output of the original document, such as ch03.ipynb. The terms "document",
-//! "cell", "part" and "learner" are defined in the documentation of this crate.
+//! Provides the type [`Notebook`]. A notebook is a Rust port of one of the book's Python notebooks
+//! (such as ch03.ipynb), which are called the original documents. It calls the methods of
+//! [`Notebook`] to show computed values and to compare them with the output that the original
+//! document prints. The documentation of this crate defines the terms "document", "cell", "part"
+//! and "learner".
 //!
-//! [`Notebook::part`] runs a function of a notebook. If the function fails, the rest of the
-//! notebook still runs. In this module, the *current function* of a notebook is the function that
-//! was passed to the innermost call of [`Notebook::part`] that is still running.
+//! The code of a notebook is divided into functions, which [`Notebook::part`] runs. If such a
+//! function fails, the rest of the notebook still runs. In this module, the *current function* of a
+//! notebook is the function that was passed to the innermost call of [`Notebook::part`] that is
+//! still running.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -24,73 +27,87 @@ use crate::torch_form;
 use crate::value::Shown;
 use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 
-/// State of a notebook while it runs. The notebook's code calls the methods of this type to show
-/// and compare values. The result of each call is stored under the line number of the call in the
-/// notebook's source file, so that [`crate::Program::run`] can later combine the results with the
-/// source code.
+/// State of a notebook while it runs. A notebook is a Rust port of one of the book's Python
+/// notebooks, and its code calls the methods of this type to show values and to compare them with
+/// the output of the Python notebook. The result of each call is stored under the line number of
+/// the call in the notebook's source file, so that [`crate::Program::run`] can later show each
+/// result next to the code that computed it.
 #[derive(Default)]
 pub struct Notebook {
     settings: Settings,
     pub(crate) records: HashMap<u32, Record>,
-    /// HTML of each picture that the notebook has drawn. The key is the line number of the call
-    /// that draws the picture.
+    /// HTML of each picture that the notebook has drawn for its web page. The key is the line
+    /// number of the call that draws the picture, in the notebook's source file.
     pub(crate) figures: HashMap<u32, String>,
     pub(crate) inputs: HashMap<u32, InputValue>,
-    /// Values that replace placeholders such as `{name}` in the prose of the notebook.
+    /// Computed values that replace placeholders in the notebook's prose. For example, the prose
+    /// can contain `{words}` where it mentions the number of words that the notebook has counted.
     pub(crate) values: Values,
-    /// Statements in the prose that turned out to be false in this run. The key is the line number
-    /// of the [`Notebook::holds`] call that checks the statement.
+    /// Statements in the notebook's prose that turned out to be false in this run, such as a claim
+    /// that one computed value is larger than another. The key is the line number of the
+    /// [`Notebook::holds`] call that checks the statement.
     pub(crate) untrue: HashMap<u32, String>,
-    /// Code that learners see in place of a call of a method of this type. The key is the line
-    /// number of the call. The map contains only calls whose replacement depends on the run. For
-    /// example, a call that reads an input is replaced with the value that the learner has entered.
+    /// Code that the web page or the terminal shows in place of a call of a method of this type.
+    /// The key is the line number of the call in the notebook's source file. The map contains only
+    /// calls whose replacement depends on the run. For example, if the learner has entered the seed
+    /// 7, the call that reads the seed is shown as `7`.
     pub(crate) code: HashMap<u32, String>,
-    /// Functions of the notebook that ended early because of an error, a panic or a setting. Each
-    /// entry consists of the line number of the last call of a method of this type, and the outcome
-    /// of the function's remaining cells.
+    /// Information about each function of the notebook that ended early because of an error, a
+    /// panic or a setting: the line number at which the function last called a method of this type,
+    /// and the outcome that the cells after this line receive because they weren't computed.
     pub(crate) ended: Vec<(u32, Outcome)>,
-    /// Line number of the most recent call of a method of this type.
+    /// Line number, in the notebook's source file, at which the notebook most recently called a
+    /// method of this type. If a function of the notebook fails, this number shows how far it got.
     at: u32,
-    /// Whether the value of an input or setting differs from its value in the original document. If
-    /// this is true, the notebook's remaining cells aren't compared with the output of the original
-    /// document.
+    /// Whether the learner has changed an input (such as a seed) or a setting (such as the PyTorch
+    /// build) that affects the computed values. If this is true, the notebook's remaining cells
+    /// aren't compared with the output of the original Python notebook, because different values
+    /// are expected.
     changed: bool,
     /// Whether the current function of the notebook uses a substitute for the book's text, "The
-    /// Verdict".
+    /// Verdict". If so, its cells aren't compared with the output of the original Python notebook.
     on_other_text: bool,
-    /// Whether the notebook uses a small model instead of the model in the original document.
+    /// Whether the notebook uses a small model instead of the book's model, whose training takes
+    /// minutes. If so, its cells aren't compared with the output of the original Python notebook.
     on_small_model: bool,
 }
 
-/// Origin of the values that a cell shows. It determines whether these values are compared with the
-/// output of the original document.
+/// Origin of the values that a cell of a notebook shows: whether the original Python notebook
+/// prints them, and under which conditions they were computed. It determines whether these values
+/// are compared with the output of the original Python notebook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// The original document prints these values, and the notebook computes them with the crates of
-    /// this workspace.
+    /// The original Python notebook prints these values, and its Rust port computes them with the
+    /// crates of this workspace. They are compared with the printed output.
     Printed,
-    /// The original document prints these values. The notebook computes them without the crates of
-    /// this workspace, for example with ndarray alone.
+    /// The original Python notebook prints these values. Its Rust port computes them without the
+    /// crates of this workspace, for example with ndarray alone, and compares them with the printed
+    /// output.
     Shown,
-    /// The values depend on an input or setting whose value differs from the original document, so
-    /// they aren't compared.
+    /// The values depend on an input or setting that the learner has changed (such as a seed), so
+    /// they aren't compared with the output of the original Python notebook.
     Changed,
-    /// The values were computed from a substitute for the book's text, so they aren't compared.
+    /// The values were computed from a substitute for the book's text, "The Verdict", so they
+    /// aren't compared with the output of the original Python notebook.
     OtherText,
-    /// The values were computed by a small model instead of the model in the original document, so
-    /// they aren't compared.
+    /// The values were computed by a small model that replaces the book's model, whose training
+    /// takes minutes. They therefore aren't compared with the output of the original Python
+    /// notebook.
     SmallModel,
-    /// The original document doesn't print these values in this cell. Examples are the shape of an
-    /// array, the result of checking whether two values are equal, an error message, and the
-    /// results of faulty and corrected code.
+    /// The cell shows something that the corresponding cell of the original Python notebook doesn't
+    /// print, so there is no printed output to compare it with. Examples are the shape of an array,
+    /// the result of checking whether two values are equal, an error message, and the results of
+    /// faulty and corrected code.
     #[default]
     Own,
 }
 
-/// Outcome of a cell in a run of the notebook.
+/// Outcome of a cell (a shown value together with the code that computes it) in a run of the
+/// notebook: the cell was computed, was skipped on purpose, or couldn't be computed.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The cell was computed.
+    /// The cell was computed. The [`Record`] contains the computed value and the result of
+    /// comparing it with the expected output.
     Ran(Record),
     /// The cell was skipped on purpose, for example because it requires minutes of training. The
     /// string contains the reason. A skipped cell doesn't count as a failure.
@@ -101,29 +118,35 @@ pub enum Outcome {
     Lost(String),
 }
 
-/// The result of a cell that was computed.
+/// The computed value of a notebook's cell, and the result of comparing it with the output that the
+/// original Python notebook prints.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// Origin of the values that the cell shows.
     pub kind: Kind,
-    /// Result of comparing the computed value with the expected output.
+    /// Result of comparing the computed value with the expected output, such as the number of
+    /// compared values and a description of each mismatch.
     pub verdict: Verdict,
-    /// Computed value in the format in which PyTorch prints it.
+    /// Computed value as a text in the format in which PyTorch or Python prints it, such as
+    /// `tensor([0.1000, 0.2000])`.
     pub ours: String,
-    /// Expected output with which the computed value was compared, or `None` if the cell only shows
-    /// or checks a value.
+    /// Expected output with which the computed value was compared, such as the text that the
+    /// original Python notebook prints. This is `None` if the cell only shows a value or checks a
+    /// property, such as the shape of an array.
     pub printed: Option<String>,
-    /// Additional information about the comparison: the source of the expected values, or the
-    /// reason why the tolerance is larger than the printed digits suggest.
+    /// Additional information about the comparison, which is shown to the learner: where the
+    /// expected values come from if the original Python notebook doesn't print them, or the reason
+    /// why the tolerance is larger than the printed digits suggest.
     pub note: Option<String>,
 }
 
 impl Record {
-    /// Returns a summary of the comparison. It contains the number of compared values, what they
-    /// were compared with, and the difference that is the largest in relation to its tolerance. If
-    /// an input, the text or the model was replaced, the summary instead gives the reason why the
-    /// values weren't compared. Returns an empty string if the cell has no values that are compared
-    /// one by one, for example because it shows the shape of an array.
+    /// Returns a one-line summary of how the cell's values were compared. It contains the number of
+    /// compared values, what they were compared with, and the difference that is the largest in
+    /// relation to its tolerance. If an input, the text or the model was replaced, the summary
+    /// instead gives the reason why the values weren't compared. Returns an empty string if the
+    /// cell has no values that are compared one by one, for example because it shows the shape of
+    /// an array.
     pub fn about(&self) -> String {
         let verdict = &self.verdict;
         let what = match self.kind {
@@ -154,44 +177,55 @@ impl Record {
     }
 }
 
-/// Input of a notebook: a value in the code, such as a seed, that the learner can change.
+/// Input of a notebook, which is a value in its code (such as a seed) that the learner can change
+/// in the web page or the terminal. This type stores the allowed values of the input and the value
+/// that the learner entered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputValue {
-    /// Name of the input, which is unique within its cell.
+    /// Name of the input, such as `seed`. It is unique within the cell of the notebook that reads
+    /// the input.
     pub name: String,
-    /// Value of the input in the original document, in the notation in which a learner would enter
-    /// it.
+    /// Value of the input in the original Python notebook, in the notation in which a learner would
+    /// enter it (for a matrix, for example, `0.4 0.1; 0.5 0.8`).
     pub default: String,
-    /// Allowed values as a range in Rust's syntax, such as `1..=64`. For a text or a matrix, this
-    /// is the range of the allowed sizes.
+    /// Range of the values that a learner may enter for this input, in Rust's syntax, such as
+    /// `1..=64`. For a text or a matrix, this is the range of the allowed numbers of characters or
+    /// elements.
     pub bounds: String,
-    /// Allowed values or sizes in words, such as `1 to 64` or `at most 1000 characters`.
+    /// Description of what a learner may enter for this input: the allowed range of a number (such
+    /// as `1 to 64`), or the allowed size of a text or matrix (such as `at most 1000 characters`).
     pub range: String,
-    /// Value that the learner entered, if it differs from the default.
+    /// Text that the learner entered for this input, or `None` if the learner entered nothing or
+    /// the default value.
     pub value: Option<String>,
     /// Reason why the value that the learner entered is invalid, in which case the notebook was run
     /// with the default value. This is `None` if the value is valid or if the learner hasn't
     /// entered a value.
     pub fault: Option<String>,
-    /// Line number of the call that reads the input, in the notebook's source file.
+    /// Line number, in the notebook's source file, of the call that reads this input, such as
+    /// `book.input("seed", 123, ..)`.
     pub line: u32,
 }
 
-/// Values that the original document prints but that the notebook doesn't compute or doesn't
-/// compare.
+/// Note that tells learners about values that the original Python notebook prints but that its Rust
+/// port doesn't compute or doesn't compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Name of the cell of the original document that prints the values.
+    /// Name of the cell of the original Python notebook that prints the omitted values, such as `In
+    /// [36]`.
     pub cell: String,
-    /// Number of values that are left out.
+    /// Number of printed values that the Rust port of the Python notebook doesn't compute or
+    /// doesn't compare.
     pub figures: usize,
-    /// Reason why the notebook doesn't compute or compare the values.
+    /// Reason, shown to learners, why the Rust port doesn't compute these values of the original
+    /// Python notebook or doesn't compare its own values with them.
     pub why: String,
 }
 
-/// Error that a function of a notebook returns if the current settings don't allow its remaining
-/// cells to be computed. The error contains the reason. The remaining cells are marked as skipped,
-/// which doesn't count as a failure.
+/// Error that a function of a notebook returns if it can't compute its remaining cells with the
+/// current settings, for example because the user hasn't provided the book's text. The error
+/// contains the reason. The remaining cells are marked as skipped, which doesn't count as a
+/// failure.
 #[derive(Debug, Error)]
 #[error("{0}")]
 struct NotRun(&'static str);
@@ -204,9 +238,10 @@ impl Notebook {
         }
     }
 
-    /// Runs a function of the notebook, `run`, and returns its result. If the function returns an
-    /// error or panics, returns `None`, so that the notebook can continue. In this case, the
-    /// function's remaining cells are marked as [`Outcome::Lost`] or [`Outcome::Skipped`].
+    /// Runs `run`, a function of the notebook that computes some of its cells, and returns the
+    /// function's result. If the function returns an error or panics, returns `None`, so that the
+    /// notebook can continue with its other functions. In this case, the cells that the failed
+    /// function didn't reach are marked as [`Outcome::Lost`] or [`Outcome::Skipped`].
     pub fn part<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         let on_other_text = self.on_other_text;
         let ended = catch_unwind(AssertUnwindSafe(|| run(self)));
@@ -229,8 +264,9 @@ impl Notebook {
     }
 
     /// Returns the book's text, the short story "The Verdict". If the settings don't contain this
-    /// text, returns the substitute text from the settings instead. The remaining cells of the
-    /// current function then aren't compared with the output of the original document.
+    /// text, returns the substitute text from the settings instead. If the substitute is used, the
+    /// remaining cells of the current function aren't compared with the output of the original
+    /// Python notebook.
     ///
     /// # Errors
     ///
@@ -267,7 +303,8 @@ impl Notebook {
     }
 
     /// Returns an error if the user hasn't requested the training run of chapter 5. Notebooks call
-    /// this method before cells that take minutes to compute.
+    /// this method before cells that take minutes to compute, so that these cells are skipped by
+    /// default.
     ///
     /// # Errors
     ///
@@ -284,9 +321,9 @@ impl Notebook {
     /// this call on, the notebook's cells are then no longer compared with the output of the
     /// original document.
     ///
-    /// Notebooks must pass `false` as `default`. Before a notebook has run, learners see this
-    /// argument in place of the call in the notebook's code. After the run, they see the value that
-    /// the call returned.
+    /// Notebooks must pass `false` as `default`. The web page or the terminal shows the notebook's
+    /// code with another text in place of this call: the argument, `false`, before the notebook has
+    /// run, and the value that the call returned, `true` or `false`, afterwards.
     #[track_caller]
     pub fn takes_small_model(&mut self, default: bool) -> bool {
         let line = self.go_to_caller();
@@ -337,16 +374,17 @@ impl Notebook {
         build
     }
 
-    /// Records a computed value under the name `name`. In the prose of the notebook, this value
-    /// replaces placeholders with this name, such as `{words}`.
+    /// Records a computed value under the name `name`, so that the notebook's prose can mention it.
+    /// Wherever the prose contains a placeholder with this name, such as `{words}`, learners see
+    /// the recorded value.
     #[track_caller]
     pub fn value(&mut self, name: &str, value: impl Display) {
         let line = self.go_to_caller();
         self.values.add(name, line, value.to_string());
     }
 
-    /// Runs code that is hidden from learners. Notebooks use this method to compute values for
-    /// their prose and to check statements in their prose.
+    /// Runs code that the web page and the terminal don't show to learners. Notebooks use this
+    /// method to compute values that their prose mentions and to check statements in their prose.
     #[track_caller]
     pub fn aside(&mut self, compute: impl FnOnce(&mut Self)) {
         self.go_to_caller();
@@ -368,15 +406,16 @@ impl Notebook {
         }
     }
 
-    /// Begins a section that has the same number and title as in the original document. The section
-    /// contains all cells up to the next call of this method.
+    /// Begins a section of the notebook, with the number and title that the section has in the
+    /// original Python notebook (such as `3.6.2`). The section contains all cells up to the next
+    /// call of this method.
     #[track_caller]
     pub fn section(&mut self, _number: &str, _title: &str) {
         self.go_to_caller();
     }
 
-    /// Shows the introduction of the notebook: its goal, its prerequisites, and the time in minutes
-    /// that it takes to read the notebook.
+    /// Shows the introduction of the notebook to learners: its goal, its prerequisites, and the
+    /// time in minutes that it takes to read the notebook.
     #[track_caller]
     pub fn opens(&mut self, _goal: &str, _prerequisites: &str, _minutes: u32) {
         self.go_to_caller();
@@ -395,15 +434,16 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// Shows the source code of a Rust item, such as a function, as a listing. This is the first
-    /// item in the file `_path` whose first line begins with `_start`.
+    /// Shows learners the source code of a Rust item, such as a function that the notebook calls.
+    /// This is the first item in the file `_path` whose first line begins with `_start` (for
+    /// example, `pub fn generate(`).
     #[track_caller]
     pub fn listing(&mut self, _path: &str, _start: &str) {
         self.go_to_caller();
     }
 
-    /// Records that a cell of the original document, `_cell`, prints `_figures` values that the
-    /// notebook doesn't compute or doesn't compare. `_why` gives the reason.
+    /// Tells learners that the cell `_cell` of the original Python notebook prints `_figures`
+    /// values that its Rust port doesn't compute or doesn't compare. `_why` gives the reason.
     #[track_caller]
     pub fn leaves_out(&mut self, _cell: &str, _figures: usize, _why: &str) {
         self.go_to_caller();
@@ -437,9 +477,10 @@ impl Notebook {
         }
     }
 
-    /// Returns the value of an input that the learner can change. This is the value that the
-    /// learner has entered, if it is valid. Otherwise, it is `default`, the value in the original
-    /// document.
+    /// Returns the value of an input, which is a value in the notebook's code (such as a seed) that
+    /// the learner can change in the web page or the terminal. If the learner has entered a valid
+    /// value for the input called `name`, returns this value. Otherwise, returns `default`, the
+    /// value in the original Python notebook.
     ///
     /// `bounds` is the range of the allowed values of a number, of the allowed numbers of
     /// characters in a text, or of the allowed numbers of elements in a matrix. The range must be
@@ -490,8 +531,9 @@ impl Notebook {
         value
     }
 
-    /// Returns the value of an input that is a string. The default value is `of_book` if the
-    /// notebook uses the book's text, and `of_other` if it uses a substitute for this text.
+    /// Returns the value of an input that is a string, which the learner can change. The default
+    /// value is `of_book` if the notebook uses the book's text, and `of_other` if it uses a
+    /// substitute for this text, because a word of one text may not occur in the other.
     #[track_caller]
     pub fn input_of_text(
         &mut self,
@@ -506,18 +548,19 @@ impl Notebook {
         text
     }
 
-    /// Compares a value that the crates of this workspace compute with the output that the original
-    /// document prints. The tolerance follows from the printed digits.
+    /// Shows a value that the crates of this workspace compute, and compares it with `printed`, the
+    /// output that the cell `_cell` of the original Python notebook prints (such as
+    /// `tensor([0.4306])`). The tolerance follows from the number of printed digits.
     #[track_caller]
     pub fn prints(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Printed, value, printed, None, None);
     }
 
-    /// Compares a value that the crates of this workspace compute with the first `lines` lines of
-    /// the output of the original document. This method is needed if the user has requested a
-    /// shorter training run than in the original document. `within` can contain a tolerance that
-    /// replaces the tolerance derived from the printed digits, together with the reason for the
-    /// replacement.
+    /// Shows a value that the crates of this workspace compute, and compares it with the first
+    /// `lines` lines of `printed`, the output of the original Python notebook. This method is
+    /// needed if the user has requested a shorter training run than the original one, which prints
+    /// fewer lines. `within` can contain a tolerance that replaces the tolerance derived from the
+    /// printed digits, together with the reason for the replacement.
     #[track_caller]
     pub fn prints_first(
         &mut self,
@@ -531,30 +574,33 @@ impl Notebook {
         self.compare(Kind::Printed, value, &first.join("\n"), within, None);
     }
 
-    /// Compares a value that the notebook computes without the crates of this workspace, for
-    /// example with ndarray alone, with the output that the original document prints. Reports don't
-    /// count this value among the values that our crates compute.
+    /// Shows a value that the notebook computes without the crates of this workspace, for example
+    /// with ndarray alone, and compares it with `printed`, the output of the original Python
+    /// notebook. Reports don't count this value among the values that our crates compute.
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Shown, value, printed, None, None);
     }
 
-    /// Compares a value with expected values that don't come from the original document. `figures`
-    /// contains the expected values as PyTorch would print them, and `source` describes where they
-    /// come from. Reports don't count them among the values that the original document prints.
+    /// Shows a value and compares it with expected values that the original Python notebook doesn't
+    /// print. `figures` contains the expected values as PyTorch would print them, and `source`
+    /// tells learners where they come from. Reports don't count them among the values that the
+    /// original Python notebook prints.
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
     }
 
-    /// Shows a value without comparing it. Learners can call this method to see values that they
-    /// compute themselves, as in `book.yours("entropy", &entropy)`.
+    /// Shows a value without comparing it with an expected output. Learners can add calls of this
+    /// method to a notebook to see values that they compute themselves, as in
+    /// `book.yours("entropy", &entropy)`.
     #[track_caller]
     pub fn yours(&mut self, _name: &str, value: impl Shown) {
         self.own(None, torch_form::print(&value.value()));
     }
 
-    /// Checks that an array has the expected shape.
+    /// Shows the shape of an array, such as `torch.Size([2, 3])`, in a cell of the notebook. The
+    /// cell fails if the array doesn't have the expected shape `shape`.
     #[track_caller]
     pub fn shape<S: ndarray::RawData, D: ndarray::Dimension>(
         &mut self,
@@ -567,7 +613,8 @@ impl Notebook {
         self.own(fault, sizes(array.shape()));
     }
 
-    /// Checks that two values are equal bit for bit.
+    /// Shows whether two values that the notebook computes are equal bit for bit. The cell fails if
+    /// they aren't, and its error message contains both values.
     #[track_caller]
     pub fn agrees(&mut self, _cell: &str, one: impl Shown, other: impl Shown) {
         let (one, other) = (one.value(), other.value());
@@ -579,7 +626,9 @@ impl Notebook {
         self.own(fault, agree.to_string());
     }
 
-    /// Checks that an operation failed with an error whose message contains `text`.
+    /// Shows the error message of an operation that is expected to fail, such as the product of two
+    /// matrices whose shapes don't match. The cell of the notebook fails if the operation succeeded
+    /// or if its error message doesn't contain `text`.
     #[track_caller]
     pub fn refuses<T, E: Display>(&mut self, _cell: &str, result: Result<T, E>, text: &str) {
         let error = result.err().map(|error| error.to_string());
@@ -589,9 +638,10 @@ impl Notebook {
         self.own(fault, error);
     }
 
-    /// Demonstrates a bug in the original document by showing two results: `wrong`, which the
-    /// faulty code computes, under the title `bug`, and `right`, which the corrected code computes,
-    /// under the title `remedy`. The cell fails if the two results are equal.
+    /// Demonstrates a bug in the original document, such as a Python notebook of the book, by
+    /// showing two results: `wrong`, which the faulty code computes, under the title `bug`, and
+    /// `right`, which the corrected code computes, under the title `remedy`. The cell fails if the
+    /// two results are equal.
     #[track_caller]
     pub fn erratum(
         &mut self,
@@ -654,8 +704,9 @@ impl Notebook {
         assert!(before.is_none(), "the call of line {line} ran twice");
     }
 
-    /// Determines the line number at which the notebook calls a method of this type, stores it in
-    /// `at`, and returns it.
+    /// Returns the line number, in the notebook's source file, at which the notebook called a
+    /// method of this type, and stores it in `at`. The line number identifies the call when the
+    /// results of the notebook are combined with its source code.
     #[track_caller]
     fn go_to_caller(&mut self) -> u32 {
         self.at = Location::caller().line();
@@ -664,15 +715,19 @@ impl Notebook {
 }
 
 /// Path to the file that contains the story [`STORY`], which can be used in place of the book's
-/// text. The path is relative to the root of the repository.
+/// text. The path is relative to the root of the repository. It is part of the code that learners
+/// see if a notebook reads this story.
 const STORY_FILE: &str = "crates/tools/cli/data/the-answering-bell.txt";
 
-/// Returns the Rust code that reads the text file `path`.
+/// Returns the Rust code that reads the text file `path`. Learners see this code in a notebook in
+/// place of the call that returns the book's text.
 pub(crate) fn read_file(path: &str) -> String {
     format!("&std::fs::read_to_string({path:?})")
 }
 
-/// Describes a Rust range, such as `1..=64`, in words.
+/// Describes the values that learners may enter for an input of a notebook in words. `bounds` is a
+/// range in Rust's syntax and `unit` is the unit of its limits: for example, `..=1000` and `
+/// characters` become `at most 1000 characters`.
 fn range_of<T: Input>(bounds: &str, unit: &str) -> String {
     match bounds
         .split_once("..")

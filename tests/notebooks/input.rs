@@ -1,42 +1,51 @@
-//! Types of the inputs of a notebook, which are values that learners can change. An input can be a
-//! number, a text, a Boolean value, or a matrix. To enter a matrix, learners separate its rows by
-//! semicolons, as in `0.4 0.1; 0.5 0.8`.
+//! Defines which types the inputs of a notebook can have. A notebook is a Rust port of one of the
+//! book's Python notebooks, and its inputs are values in the code, such as a seed, that learners
+//! can change in a web page or a terminal. An input can be a number, a text, a Boolean value, or a
+//! matrix. To enter a matrix, learners separate its rows by semicolons, as in `0.4 0.1; 0.5 0.8`.
 
 use std::fmt::Display;
 
 use anyhow::{Result, anyhow, ensure};
 use ndarray::Array2;
 
-/// A type of the inputs of a notebook. An input is a value in the notebook's code that learners can
-/// change.
+/// Trait of the types that an input of a notebook can have, such as `u64` for a seed or [`Array2`]
+/// for a matrix. An input is a value in the notebook's code that learners can change by entering a
+/// text, which [`Input::read`] parses.
 pub trait Input: Sized {
-    /// Type of [`Input::size`] and of the bounds within which the size must lie.
+    /// Type of the size that [`Input::size`] returns and of the bounds within which this size must
+    /// lie, such as `usize` for the number of characters in a text.
     type Size: PartialOrd + Display;
 
-    /// Unit of the number that [`Input::size`] returns, such as ` characters`. It is empty if the
-    /// size of an input is the input's value itself.
+    /// Unit of an input's size, for messages such as `at most 1000 characters`. It begins with a
+    /// space, as in ` characters`. It is empty for numbers and Boolean values, whose size is the
+    /// value itself.
     const UNIT: &str;
 
-    /// Description of the allowed values of an input without bounds.
+    /// Words that tell learners what they may enter for an input if the notebook doesn't limit its
+    /// value.
     const ANY: &str = "any value";
 
-    /// Returns the size of an input, which must lie within the bounds that the notebook specifies.
-    /// The size of a number or a Boolean value is the value itself, the size of a text is its
-    /// number of characters, and the size of a matrix is its number of elements.
+    /// Returns the size of the value that a learner entered for an input. The notebook specifies
+    /// bounds for this size, and a value outside the bounds is rejected. The size of a number or a
+    /// Boolean value is the value itself, the size of a text is its number of characters, and the
+    /// size of a matrix is its number of elements.
     fn size(&self) -> Self::Size;
 
-    /// Parses the text that a learner entered.
+    /// Parses the text that a learner entered as the new value of an input, such as `0.4 0.1; 0.5
+    /// 0.8` for a matrix.
     ///
     /// # Errors
     ///
-    /// Returns an error that describes the problem if the text doesn't represent a valid value of
-    /// this type.
+    /// Returns an error that describes the problem if the text that the learner entered doesn't
+    /// represent a valid value of this type.
     fn read(text: &str) -> Result<Self>;
 
-    /// Returns the value in the notation in which a learner would enter it.
+    /// Returns the text that a learner would enter to give an input this value, such as `0.4 0.1;
+    /// 0.5 0.8` for a matrix.
     fn written(&self) -> String;
 
-    /// Returns a Rust expression for the value.
+    /// Returns a Rust expression for the value of an input, such as `"a text".to_owned()`. The web
+    /// page or the terminal shows this expression in place of the call that reads the input.
     fn code(&self) -> String {
         self.written()
     }
@@ -65,7 +74,8 @@ macro_rules! number {
 
 number!(usize: "a whole number", f32: "a number", f64: "a number");
 
-/// A seed for random numbers. As in PyTorch, a negative seed `-n` stands for 2^64 - n.
+/// A seed for random numbers, which learners can enter as an input of a notebook. As in PyTorch, a
+/// negative seed `-n` stands for the seed 2^64 - n.
 impl Input for u64 {
     type Size = Self;
     const UNIT: &str = "";

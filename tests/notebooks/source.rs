@@ -1,7 +1,9 @@
-//! Parses the Rust source code of a notebook, so that it can be shown to learners. In a notebook,
-//! `book` is the variable of type [`crate::Notebook`] whose methods show and compare values.
-//! [`calls`] finds the calls of these methods, such as `book.prints(…)`, and the code between them.
-//! [`item`] finds functions and types that a notebook shows as listings.
+//! Parses the Rust source code of a notebook, so that a web page or a terminal can show it to
+//! learners. A notebook is a Rust port of one of the book's Python notebooks. In its code, `book`
+//! is the variable of type [`crate::Notebook`] whose methods show computed values and compare them
+//! with the output of the Python notebook. [`calls`] finds the calls of these methods, such as
+//! `book.prints(…)`, and the code between them. [`item`] finds functions and types that a notebook
+//! shows as listings.
 //!
 //! [`tokens`] splits Rust code into tokens. This module uses the tokens to find the end of a call's
 //! arguments, and the HTML pages use them for syntax highlighting.
@@ -14,25 +16,31 @@ use regex::{Captures, Regex};
 
 use crate::book::read_file;
 
-/// A call of a `book` method, such as `book.prints(…)`, in the source code of a notebook.
+/// A call of a method of the variable `book`, such as `book.prints(…)`, in the source code of a
+/// notebook. These calls show computed values to learners, so they mark where each part of the
+/// notebook ends.
 pub(crate) struct Call<'a> {
-    /// Line number of the call in the source code, starting from 1.
+    /// Line number of the call in the notebook's source file, starting from 1.
     pub(crate) line: u32,
-    /// Name of the method that is called.
+    /// Name of the `book` method that is called, such as `prints`.
     pub(crate) method: &'a str,
-    /// Source code of each argument, without a leading `&`. If the argument is the name of a string
-    /// constant, this is the string literal that defines the constant.
+    /// Source code of each argument of the call, without a leading `&` (for example, `x` for the
+    /// argument `&x`). If the argument is the name of a string constant, this is the string literal
+    /// that defines the constant.
     pub(crate) arguments: Vec<&'a str>,
-    /// Code between the previous statement that calls a `book` method and this statement. It is
-    /// empty for a call that reads an input, because such a call is only a part of a statement,
-    /// whose code belongs to the next call.
+    /// Code of the notebook between the previous statement that calls a `book` method and this
+    /// statement, which learners see as the code of a cell. It is empty for a call that reads an
+    /// input, as in `let seed = book.input(…);`. Such a call is only a part of a statement, whose
+    /// code belongs to the next call.
     pub(crate) code: String,
 }
 
 impl Call<'_> {
-    /// Returns the text of the argument with the index `place`, or `None` if the call has no such
-    /// argument. For a string literal, this is the value of the string. For any other argument, it
-    /// is the source code of the expression.
+    /// Returns what an argument of this call says: the value of the string (without quotes and
+    /// escapes) if the argument is a string literal, and the source code of the argument otherwise.
+    /// For example, in `book.prints("In [3]", &x, …)`, the text of the argument with the index 0 is
+    /// `In [3]`, and the text of the argument with the index 1 is `x`. Returns `None` if the call
+    /// has no argument with the index `place`.
     pub(crate) fn text(&self, place: usize) -> Option<String> {
         static ESCAPE: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"(?s)\\(\n\s*|x20|.)").expect("a regular expression"));
@@ -54,15 +62,15 @@ impl Call<'_> {
     }
 }
 
-/// Returns the calls of `book` methods in `source` in the order in which they occur. Two kinds of
-/// calls are included: statements such as `book.prints(…);`, and calls that read an input, as in
-/// `let seed = book.input(…);`.
+/// Returns the calls of methods of the variable `book` in the source code of a notebook, `source`,
+/// in the order in which they occur. Two kinds of calls are included: statements such as
+/// `book.prints(…);`, and calls that read an input, as in `let seed = book.input(…);`.
 ///
 /// If a call is part of a larger statement, learners see other code in its place. This is the code
-/// that `changed` contains for the line of the call, if any. Otherwise, the call is replaced with
-/// the argument that specifies its default value. For example, `book.input("seed", 123, ..)` is
-/// replaced with `123`. A call without arguments returns the book's text, so it is replaced with
-/// code that reads the-verdict.txt.
+/// that `changed` contains for the line number of the call, if any, such as the value that the
+/// learner has entered. Otherwise, it is the argument that specifies the default value. For
+/// example, `book.input("seed", 123, ..)` is replaced with `123`. A call without arguments returns
+/// the book's text, so it is replaced with code that reads the-verdict.txt.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     static CALL: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
@@ -80,8 +88,9 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
         } else {
             let default = arguments.get(1).or(arguments.first()).copied();
             let written = || default.map_or_else(|| read_file("the-verdict.txt"), str::to_owned);
-            // If the code that replaces the call has several lines, indent all of them like the
-            // line that contains the call.
+            // In the code that learners see, a call that reads an input is replaced with the
+            // input's value. If this value has several lines, such as a matrix with one line per
+            // row, all lines are indented like the line that contains the call.
             let indentation: String = source[line_start..]
                 .chars()
                 .take_while(|&c| c == ' ')
@@ -107,20 +116,21 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
     calls
 }
 
-/// Names of the `book` methods whose only purpose is to compute values for the prose or to check
-/// the prose. Statements that call a `book` method are removed from the code that learners see and
-/// are replaced with a blank line. For the methods in this list, no blank line remains.
+/// Names of the methods of the variable `book` that only support the text between the cells of a
+/// notebook: they compute values that the text mentions or check statements in it. All statements
+/// that call a `book` method are removed from the code that learners see. A blank line usually
+/// takes the place of such a statement, but not if it calls one of the methods in this list.
 const HIDDEN: [&str; 3] = ["value", "holds", "aside"];
 
-/// Returns true if `method` is the name of a `book` method that reads an input, which is a value
-/// that learners can change.
+/// Returns true if `method` is the name of a method of the variable `book` that reads an input of
+/// the notebook. An input is a value, such as a seed, that learners can change.
 fn is_input(method: &str) -> bool {
     ["input", "input_of_text"].contains(&method)
 }
 
-/// Returns the source code of each argument of a call, and the byte offset of the first character
-/// after the call's closing parenthesis. `open` is the byte offset directly after the call's
-/// opening parenthesis.
+/// Returns the source code of each argument of a call in a notebook, such as `book.prints(…)`, and
+/// the byte offset of the first character after the call's closing parenthesis. `open` is the byte
+/// offset directly after the call's opening parenthesis.
 fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     let mut arguments = Vec::new();
     let (mut depth, mut first) = (0, open);
@@ -144,8 +154,10 @@ fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     (arguments, source.len())
 }
 
-/// Returns the string literal, including its quotes, that defines the string constant `name`.
-/// Returns `None` if the source code contains no string constant with this name.
+/// Returns the string literal, including its quotes, that defines the constant `name` in the source
+/// code of a notebook. For example, if the code contains `const TEXT: &str = "a b";`, the result
+/// for `TEXT` is `"a b"`. Returns `None` if the source code contains no string constant with this
+/// name.
 fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     let is_constant = name.bytes().all(|c| c == b'_' || c.is_ascii_uppercase());
     let definition = is_constant.then(|| format!("const {name}: &str = "))?;
@@ -154,8 +166,8 @@ fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     Some(&source[at..][literal])
 }
 
-/// Removes `allow` and `expect` attributes, because they don't help learners to understand the
-/// code.
+/// Removes lint attributes such as `#[allow(dead_code)]` and `#[expect(…)]` from the Rust code that
+/// a notebook shows, because they don't help learners to understand the code.
 pub(crate) fn without_lints(code: &str) -> String {
     static LINT: LazyLock<Regex> = LazyLock::new(|| {
         let attribute = r"(?ms)^[ ]*#\[(expect|allow)\(.*?\)\]\n";
@@ -164,9 +176,10 @@ pub(crate) fn without_lints(code: &str) -> String {
     LINT.replace_all(code, "").into_owned()
 }
 
-/// Removes details from a listing that learners don't need: the visibility `pub(crate)`, and
-/// everything in a doc comment from the first example or the first section about errors or panics
-/// to the end of the comment.
+/// Removes details that learners don't need from a listing, which is the source code of a function
+/// or type that a notebook shows. These details are the visibility `pub(crate)`, and everything in
+/// a doc comment from the first example or the first section about errors or panics to the end of
+/// the comment.
 fn without_details(code: &str) -> String {
     static DETAILS: LazyLock<Regex> = LazyLock::new(|| {
         let details = r"(?m)(^ *///\n)?^ */// (```|# (Errors|Panics)).*\n(^ *///.*\n)*";
@@ -175,8 +188,9 @@ fn without_details(code: &str) -> String {
     DETAILS.replace_all(code, "").replace("pub(crate) ", "")
 }
 
-/// Removes the indentation that all lines have in common, blank lines at the beginning and at the
-/// end of the text, and blank lines before a closing brace. Reduces consecutive blank lines to one.
+/// Formats a section of a notebook's source code for learners. Removes the indentation that all
+/// lines have in common, blank lines at the beginning and at the end of the text, and blank lines
+/// before a closing brace. Reduces consecutive blank lines to one.
 pub(crate) fn undented(text: &str) -> String {
     let written = text.lines().filter(|line| !line.trim().is_empty());
     let indentation = written.map(|line| line.len() - line.trim_start().len());
@@ -194,9 +208,10 @@ pub(crate) fn undented(text: &str) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// Finds a function, type or other item in source code. The first line of the item begins with
-/// `start`, not counting indentation. Returns the number of this line, starting from 1, and the
-/// code from this line to the item's closing brace, formatted as a listing. Returns `None` if no
+/// Finds a function, type or other item in Rust source code, so that a notebook can show it as a
+/// listing. The first line of the item begins with `start` (for example, `pub fn generate(`), not
+/// counting indentation. Returns the number of this line, starting from 1, and the code from this
+/// line to the item's closing brace, without details that learners don't need. Returns `None` if no
 /// line begins with `start` or if the closing brace is missing.
 pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     let line = source
