@@ -1,7 +1,9 @@
-//! Splits the source code of a notebook into the parts that learners see, such as prose, cells and
-//! pictures, and combines them with the results from a run of the notebook. Each part except prose
-//! is created by a statement such as `book.prints(…)`, which calls a method of [`Notebook`]. In
-//! this module, a *call* is either such a statement or an expression that reads an input, and its
+//! Splits the source code of a notebook into the parts that learners see in a web page or a
+//! terminal, such as prose, cells and pictures, and combines them with the results from a run of
+//! the notebook. A notebook is a Rust port of one of the book's Python notebooks, which is called
+//! the original document. Each part except prose is created by a statement such as
+//! `book.prints(…)`, which calls a method of [`Notebook`]. In this module, a *call* is either such
+//! a statement or an expression that reads an input (a value that the learner can change), and its
 //! line number refers to the notebook's source file.
 
 use std::collections::HashMap;
@@ -12,45 +14,48 @@ use regex::Regex;
 use crate::book::{InputValue, LeftOut, Notebook, Outcome};
 use crate::source::{Call, calls, undented, without_lints};
 
-/// A part of a notebook that learners see, such as a heading, a paragraph of prose, or a cell.
+/// A part of a notebook that learners see in a web page or a terminal, such as a heading, a
+/// paragraph of prose, or a cell. A notebook is a Rust port of one of the book's Python notebooks.
 pub enum Part {
-    /// The heading that begins a section.
+    /// The heading that begins a section of the notebook.
     Section {
         /// Number of the section in the book, such as `3.6.2`.
         number: String,
-        /// Title of the section in the original document.
+        /// Title that the section has in the original Python notebook.
         title: String,
     },
     /// The introduction of a notebook.
     Intro(Intro),
-    /// Prose that stands between cells and doesn't explain the code of a particular cell.
+    /// Prose: text that explains the notebook to learners, written as `//` comments in its source
+    /// code. This variant contains only prose that doesn't explain the code of a particular cell.
     Prose {
-        /// Line number of the first call after the prose.
+        /// Line number of the first call of a [`Notebook`] method after the prose, in the
+        /// notebook's source file.
         line: u32,
-        /// Text of the prose, in which empty lines separate the paragraphs.
+        /// Text of the prose without the comment slashes. Empty lines separate its paragraphs.
         text: String,
     },
     /// A question to the learner about a section, together with its answer.
     Question {
-        /// Line number of the call that asks the question.
+        /// Line number of the call that asks the question, in the notebook's source file.
         line: u32,
-        /// The question.
+        /// Text of the question that the learner should answer.
         question: String,
-        /// The answer. In a web page, it is hidden until the learner opens it.
+        /// Answer to the question. In a web page, the answer is hidden until the learner opens it.
         answer: String,
     },
     /// A text drawing, such as a diagram of array shapes.
     Sketch {
-        /// Line number of the call that shows the drawing.
+        /// Line number of the call that shows the drawing, in the notebook's source file.
         line: u32,
         /// Title of the drawing.
         name: String,
-        /// Lines of the drawing.
+        /// Lines of the drawing, separated by newlines and shown in a monospaced font.
         text: String,
     },
-    /// The complete source code of an item, such as a function.
+    /// The complete source code of a Rust item, such as a function that the notebook calls.
     Listing {
-        /// Path to the source file, relative to the root of the repository.
+        /// Path to the source file that contains the item, relative to the root of the repository.
         path: String,
         /// Beginning of the item's first line, such as `pub fn generate(`, by which the item is
         /// found in the source file.
@@ -60,17 +65,17 @@ pub enum Part {
     Figure {
         /// Title of the picture.
         name: String,
-        /// Line number of the call that draws the picture.
+        /// Line number of the call that draws the picture, in the notebook's source file.
         line: u32,
         /// HTML of the picture. It is `None` if the settings didn't request pictures, or if the run
         /// ended before the notebook drew the picture.
         html: Option<String>,
     },
-    /// A cell: a value that the notebook shows or compares, together with the code that computes
-    /// this value.
+    /// A cell: a value that the notebook shows to learners and may compare with the output of the
+    /// original Python notebook, together with the code that computes this value.
     Cell(Box<Cell>),
-    /// Values that the original document prints but that the notebook doesn't compute or doesn't
-    /// compare.
+    /// A note that tells learners about values that the original Python notebook prints but that
+    /// its Rust port doesn't compute or doesn't compare.
     LeftOut(LeftOut),
 }
 
@@ -87,72 +92,81 @@ pub struct Intro {
     pub minutes: String,
 }
 
-/// Text of a comment that marks a cell as a continuation of the previous cell, which means that the
-/// cell needs no explanation of its own.
+/// Text of a comment, `// ...`, that marks a cell of a notebook as a continuation of the previous
+/// cell. Such a cell needs no explanation of its own. A test requires an explanation for the other
+/// cells of the main chapters.
 const CONTINUES: &str = "...";
 
-/// A value that a notebook shows or compares, together with the code that computes this value, an
-/// explanation, and the outcome of the computation. If a cell of the original document prints
-/// several values, the notebook has a separate `Cell` for each of them.
+/// A cell of a notebook, which is a Rust port of one of the book's Python notebooks: a value that
+/// the notebook shows to learners, the code that computes this value, an explanation, and the
+/// result of comparing the value with the output of the original Python notebook. If a cell of the
+/// Python notebook prints several values, the Rust port has a separate `Cell` for each of them.
 pub struct Cell {
-    /// Number of the section that contains the cell.
+    /// Number of the section that contains the cell, such as `3.6.2`.
     pub section: String,
     /// Title of the section that contains the cell.
     pub title: String,
-    /// Name of the original document's cell, such as `In [36]`.
+    /// Name of the corresponding cell in the original Python notebook, such as `In [36]`.
     pub cell: String,
-    /// Name of this `Cell`, which is unique within the section. If a cell of the original document
-    /// prints several values, the first value has the name of this cell, such as `In [36]`, the
-    /// second value has the name `In [36] (2)`, and so on.
+    /// Name of this `Cell`, which is unique within its section. If a cell of the original Python
+    /// notebook, such as `In [36]`, prints several values, the `Cell` with the first value also has
+    /// the name `In [36]`, the next `Cell` has the name `In [36] (2)`, and so on.
     pub name: String,
     /// Line number of the call that shows or compares the value, such as `book.prints(…)`, in the
     /// notebook's source file.
     pub line: u32,
-    /// Explanation of what the cell computes and why. It is the text of the comment before the
-    /// cell's code. It is empty if there is no comment, or if the comment only marks the cell as a
-    /// continuation of the previous cell.
+    /// Explanation that tells learners what the cell computes and why. It is the text of the
+    /// comment before the cell's code. It is empty if there is no comment, or if the comment only
+    /// marks the cell as a continuation of the previous cell.
     pub about: String,
-    /// Whether the cell is explained by a comment or by the prose before it, or is marked as a
-    /// continuation of the previous cell so that it needs no explanation.
+    /// Whether learners are told what the cell computes, or don't need to be told. This is true if
+    /// there is a comment or other prose before the cell's code, or if the cell is marked as a
+    /// continuation of the previous cell.
     pub is_introduced: bool,
-    /// Code of the cell, which learners see: all code since the end of the previous cell, followed
-    /// by the expression whose value the cell shows.
+    /// Code of the cell that the web page or the terminal shows to learners: all code since the end
+    /// of the previous cell, followed by the expression whose value the cell shows.
     pub code: String,
-    /// Inputs that the cell's code reads. Learners can change their values.
+    /// Inputs that the cell's code reads, which are values (such as a seed) that learners can
+    /// change.
     pub inputs: Vec<InputValue>,
-    /// Output that the original document prints for the cell, if any. It is a string literal in the
-    /// notebook's source code, so it is available even if the cell hasn't run.
+    /// Output that the original Python notebook prints for the cell, such as `tensor([2., 0.])`, or
+    /// `None` if it prints nothing. This output is a string literal in the source code of the Rust
+    /// port, so it is available even if the cell hasn't run.
     pub printed: Option<String>,
-    /// Outcome of the cell: its result, or the reason why the cell wasn't computed.
+    /// Outcome of the cell in a run of the notebook: the computed value and the result of its
+    /// comparison, or the reason why the cell wasn't computed.
     pub outcome: Outcome,
 }
 
 impl Cell {
-    /// Returns true if `name` refers to this `Cell`: it can be the name of a cell of the original
-    /// document, such as `In [36]`, the unique name of this `Cell`, such as `In [36] (2)`, or the
-    /// number of the section, such as `3.6.2`.
+    /// Returns true if a user who enters `name` on the command line means this `Cell`. The name can
+    /// be that of a cell of the original Python notebook, such as `In [36]`, the unique name of
+    /// this `Cell`, such as `In [36] (2)`, or the number of the section, such as `3.6.2`.
     pub fn is_called(&self, name: &str) -> bool {
         [&self.cell, &self.name, &self.section].contains(&&name.to_owned())
     }
 
-    /// Returns the full name of one of the cell's inputs, which consists of the name of the cell
-    /// and the name of the input, such as `In [24].seed`.
+    /// Returns the full name of an input that this cell reads, such as `In [24].seed`. It consists
+    /// of the name of the cell in the original Python notebook and the name of the input.
     pub fn name_of(&self, input: &InputValue) -> String {
         format!("{}.{}", self.cell, input.name)
     }
 }
 
-/// Splits the source code of a notebook into parts, and combines the parts with the results of a
-/// run, which are stored in `book`. If `book` contains no result for a cell, the cell's outcome
-/// contains the reason why the run ended before it reached the cell.
+/// Splits the source code of a notebook into the parts that learners see, such as prose and cells,
+/// and combines the parts with the results of a run, which are stored in `book`. If the run ended
+/// before it reached a cell, so that `book` contains no result for it, the cell's outcome gives the
+/// reason.
 ///
-/// The code of a cell consists of everything since the previous cell in the same function, except
-/// for the calls that show other parts of the notebook, such as headings and pictures.
+/// The code that learners see in a cell of the notebook consists of everything since the previous
+/// cell in the same function, except for the calls that show other parts of the notebook, such as
+/// headings and pictures.
 ///
 /// # Panics
 ///
-/// Panics if `book` contains a result for a line number at which the source code doesn't call a
-/// method of `book`.
+/// Panics if `book` contains a result for a line number at which the notebook's source code doesn't
+/// call a method of `book`. This happens if `source` isn't the source code of the notebook that was
+/// run.
 pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     let changed = std::mem::take(&mut book.code);
     let mut parts = Vec::new();
@@ -274,9 +288,10 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     parts
 }
 
-/// Names of the [`Notebook`] methods that show a part other than a cell, such as a heading or a
-/// picture. If a comment precedes a call of such a method, it is shown as prose of its own instead
-/// of as the explanation of the next cell.
+/// Names of the [`Notebook`] methods that show a part of the notebook other than a cell, such as a
+/// heading or a picture. If a comment in the notebook's code precedes a call of such a method,
+/// learners see the comment as a paragraph of its own. Otherwise, they see it as the explanation of
+/// the next cell.
 const IS_PART: [&str; 7] = [
     "section",
     "asks",
@@ -287,9 +302,10 @@ const IS_PART: [&str; 7] = [
     "leaves_out",
 ];
 
-/// Returns the part of `code` that belongs to the last function in it, which is everything after
-/// the last unindented line. This removes the end of the previous function and the signature of the
-/// last one, which aren't part of a cell.
+/// Returns the part of `code` that belongs to the body of the last function in it, which is
+/// everything after the last unindented line. `code` is the section of a notebook's source code
+/// between two cells. It can contain the end of one function and the signature of the next one,
+/// which learners shouldn't see as the code of a cell.
 fn inside(code: &str) -> &str {
     static OUTSIDE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
@@ -298,8 +314,9 @@ fn inside(code: &str) -> &str {
         .map_or(code, |outside| &code[outside.end()..])
 }
 
-/// Removes the comment at the end of `code` and returns its text. Wherever the comment contains an
-/// empty line, a new paragraph begins.
+/// Removes the comment lines at the end of `code`, a section of a notebook's source code, and
+/// returns their text, which learners see as prose. Wherever the comment contains an empty line, a
+/// new paragraph begins.
 fn take_prose(code: &mut String) -> String {
     let lines: Vec<&str> = inside(code).split_inclusive('\n').collect();
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
@@ -312,17 +329,18 @@ fn take_prose(code: &mut String) -> String {
     prose
 }
 
-/// Returns the text of comment lines without the slashes. Empty comment lines separate the
-/// paragraphs of the text.
+/// Returns the text of the comment lines of a notebook without the slashes, so that it can be shown
+/// as prose. Empty comment lines separate the paragraphs of the text.
 fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let texts = lines.map(|line| line.trim_start().trim_start_matches("//").trim());
     undented(&texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// Returns the outcome of the cell whose value is shown by the call at the source line `line`. If
-/// `book` contains a result for this line, moves the result out of `book`. Otherwise, a function of
-/// the notebook ended before it reached the cell, so this function returns the outcome that was
-/// recorded for the last function that ended at or before this line.
+/// Returns the outcome of the cell whose value is shown by the call at the line number `line` of
+/// the notebook's source file. If the notebook reached this call, `book` contains its result, which
+/// is moved out of `book` and returned. Otherwise, a function of the notebook (such as one that
+/// failed with an error) ended before it reached the cell. In this case, the last function that
+/// ended at or before this line determines the outcome, such as "skipped" together with the reason.
 fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     if let Some(record) = book.records.remove(&line) {
         return Outcome::Ran(record);
@@ -333,10 +351,11 @@ fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     why.unwrap_or(Outcome::Lost("not reached".to_owned()))
 }
 
-/// Splits the code of a cell into the comments at its beginning and the actual code. Returns the
-/// text of each block of comments, the last of which is the explanation of the cell, and the actual
-/// code. The returned code ends with the expression whose value the cell shows, which is taken from
-/// the arguments of `call`.
+/// Splits the code of a notebook's cell into the comments at its beginning and the actual code,
+/// which are shown separately to learners. Returns the text of each block of comments, the last of
+/// which is the explanation of the cell, and the actual code. The returned code ends with the
+/// expression whose value the cell shows. This expression is taken from the arguments of `call`:
+/// for example, `book.prints("In [3]", &x, …)` shows the value of `x`.
 fn about(call: &Call, code: &str) -> (Vec<String>, String) {
     let argument = |place: usize| call.arguments.get(place).copied().unwrap_or_default();
     let value = match call.method {

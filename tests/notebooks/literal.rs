@@ -1,8 +1,9 @@
-//! Parses the numbers in the output of an original document and determines the tolerance with which
-//! each of them is compared with a computed value.
+//! Parses the numbers in the output of one of the book's Python notebooks, and determines the
+//! tolerance with which each of them is compared with the value that the notebook's Rust port
+//! computes.
 //!
-//! The tolerance of a number depends only on its printed digits, not on the cell that prints it. It
-//! follows these rules:
+//! The tolerance of a printed number depends only on its printed digits, not on the notebook's cell
+//! that prints it. It follows these rules:
 //!
 //! - A number with `d` decimals has the tolerance `0.5 * 10^-d + 1e-5 * max(1, |printed|)`. The
 //!   first term is half a unit of the last decimal, and is left out if no decimals are printed. The
@@ -14,30 +15,37 @@
 //!   error, so its tolerance is 1e-6.
 //! - An infinity has the tolerance 0, so the computed value must be the same infinity.
 //!
-//! The computed value isn't rounded to the printed number of digits before the comparison, because
-//! a tiny error could then change its last digit. This would happen if the exact value is close to
-//! halfway between two numbers with this many digits.
+//! The computed value isn't rounded to the number of digits in the printed output before the
+//! comparison, because a tiny error could then change its last digit. This would happen if the
+//! exact value is close to halfway between two numbers with this many digits.
 
-/// Tolerance for rounding errors, relative to `max(1, |printed|)`. Such errors arise because the
-/// result of a sum depends on the order of its terms and on the vector instructions that compute
+/// Tolerance for rounding errors when a computed value is compared with a number in the output of a
+/// Python notebook, relative to `max(1, |printed|)`. Such errors arise because the result of a
+/// floating-point sum depends on the order of its terms and on the vector instructions that compute
 /// it.
 const SLACK: f64 = 1e-5;
-/// If a printed number has decimals and at least this many significant digits, we assume that it
-/// was printed with all digits of its floating-point value.
+/// Minimum number of significant digits at which a printed number with decimals, such as
+/// `10.98758347829183`, is assumed to have been printed with all digits of its floating-point
+/// value.
 const FULL_PRECISION: usize = 10;
-/// Upper limit for the rounding errors of results that should be zero. A nonzero printed number
-/// whose absolute value is below this limit is treated as a zero with a rounding error.
+/// Upper limit for the rounding errors of results that should be zero. If a Python notebook prints
+/// a nonzero number whose absolute value is below this limit, such as `-5.9605e-08`, the number is
+/// treated as a zero with a rounding error.
 const NOISE: f64 = 1e-6;
 
-/// A number in a printed output.
+/// A number in the output of a Python notebook, such as `0.2996`, with the information about its
+/// printed digits that determines the tolerance for computed values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Literal {
-    /// Text of the number in the output of the original document, without the commas.
+    /// Digits of the number as the original Python notebook prints it, but without commas between
+    /// groups of digits, such as `163009536` for `163,009,536`.
     pub(crate) text: String,
     pub(crate) value: f64,
-    /// Number of decimals of the mantissa.
+    /// Number of printed decimals, such as 4 for `0.2996`. In scientific notation, these are the
+    /// decimals of the mantissa.
     decimals: i32,
-    /// Exponent in scientific notation. In all other notations, this is 0.
+    /// Power of ten if the number is printed in scientific notation, such as -3 for `-1.2e-03`. In
+    /// all other notations, this is 0.
     exponent: i32,
 }
 
@@ -75,8 +83,9 @@ impl Literal {
             SLACK * size
         } else {
             let unit = 10f64.powi(self.exponent);
-            // PyTorch prints numbers without decimals, such as `2.`, only if all values in the
-            // tensor are whole numbers. A number without decimals therefore wasn't rounded.
+            // In a tensor, PyTorch prints numbers without decimals, such as `2.`, only if all
+            // values in the tensor are whole numbers. A printed number without decimals therefore
+            // wasn't rounded, so no tolerance for rounding to the printed digits is added.
             let half_unit = match self.decimals {
                 0 => 0.0,
                 decimals => 0.5 * 10f64.powi(-decimals),
@@ -85,7 +94,8 @@ impl Literal {
         }
     }
 
-    /// Returns the absolute difference between `computed` and this printed number. If both are the
+    /// Returns the absolute difference between `computed`, the value that the Rust port of a
+    /// notebook computes, and this number in the output of the Python notebook. If both are the
     /// same infinity, the difference is 0. If `computed` is NaN, the difference is infinite.
     pub(crate) fn difference(&self, computed: f64) -> f64 {
         let difference = (computed - self.value).abs();

@@ -117,9 +117,9 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
 }
 
 /// Names of the methods of the variable `book` that only support the text between the cells of a
-/// notebook: they compute values that the text mentions or check statements in it. All statements
-/// that call a `book` method are removed from the code that learners see. A blank line usually
-/// takes the place of such a statement, but not if it calls one of the methods in this list.
+/// notebook: they compute values that the text mentions or check statements in it. A statement that
+/// only calls a `book` method is removed from the code that learners see. A blank line takes its
+/// place, unless the method is in this list.
 const HIDDEN: [&str; 3] = ["value", "holds", "aside"];
 
 /// Returns true if `method` is the name of a method of the variable `book` that reads an input of

@@ -1,50 +1,56 @@
-//! Types of the values that the cells of a notebook can show: numbers, arrays, strings, and lists.
+//! Defines the values that the cells of a notebook can show: numbers, arrays, strings, and lists. A
+//! notebook is a Rust port of one of the book's Python notebooks. It compares these values with the
+//! output of the Python notebook.
 
 use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 
-/// A value that a cell computes, in a form that can be printed and compared with the output of the
-/// original document.
+/// A value that a cell of a notebook computes, in a form that can be printed as PyTorch or Python
+/// would print it, and compared with the output of the original Python notebook.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An array of numbers and the kind that determines how the numbers are printed and compared.
-    /// The numbers are stored as `f64`, which represents all `f32` numbers and all whole numbers
-    /// below 2^53 exactly.
+    /// An array of numbers, and a [`Kind`] that determines how the numbers are printed and compared
+    /// (for example, as a PyTorch tensor). The numbers are stored as `f64`, which represents all
+    /// `f32` numbers and all whole numbers below 2^53 exactly.
     Numbers(ArrayD<f64>, Kind),
-    /// A string.
+    /// A string, which must be equal to the text that the original Python notebook prints.
     Text(String),
-    /// A list of strings.
+    /// A list of strings, which is printed as a Python list, such as `['It', "'s"]`.
     Texts(Vec<String>),
-    /// An array of numbers with its kind (see [`Value::Numbers`]), and a text that contains the
+    /// An array of numbers with its [`Kind`] (see [`Value::Numbers`]), and a text that contains the
     /// numbers, such as `582 x forward`. Learners see the text, whereas only the numbers are
-    /// compared with the output of the original document.
+    /// compared with the output of the original Python notebook.
     Lines(ArrayD<f64>, Kind, String),
 }
 
-/// Specifies how the numbers in a [`Value`] are printed and compared. The kind depends on the type
-/// that the numbers had before they were converted to `f64`.
+/// Specifies how the numbers in a [`Value`] are printed and compared with the output of a Python
+/// notebook. The kind depends on the type that the numbers had before they were converted to `f64`:
+/// for example, an array of `f32` numbers is printed as a PyTorch tensor, but a count is printed as
+/// a whole number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Numbers that are printed as a PyTorch tensor.
+    /// Numbers that are printed as a PyTorch tensor, such as `tensor([0.9544])`.
     Tensor,
-    /// Floating-point numbers that are printed as Python floats.
+    /// Floating-point numbers that are printed as Python floats, such as `0.95442` or `[0.5, 1.0]`.
     Python,
-    /// Whole numbers, such as token IDs, counts and sizes. They must be equal to the numbers in the
-    /// output of the original document.
+    /// Whole numbers, such as token IDs, counts and sizes. They must be exactly equal to the
+    /// numbers in the output of the original Python notebook.
     Whole,
 }
 
-/// A type whose values a cell can show.
+/// A type whose values a notebook can show in a cell and compare with the output of a Python
+/// notebook, such as `f32`, an array, or `String`.
 pub trait Shown {
-    /// Converts the value to a [`Value`].
+    /// Converts the value to a [`Value`], the common form in which cells print and compare values.
     fn value(&self) -> Value;
 }
 
-/// A numeric type, such as `f32`, whose values a cell can show in an array or a list.
+/// A numeric type, such as `f32`, whose values a cell of a notebook can show on their own, in an
+/// array, or in a list.
 pub trait Element: Copy {
-    /// Kinds that determine how numbers of this type are printed and compared: `KINDS[0]` for
-    /// single numbers and arrays, and `KINDS[1]` for lists. For example, an array of `f32` numbers
-    /// is printed as a PyTorch tensor, whereas a list of `f32` numbers is printed as a list of
-    /// Python floats.
+    /// Formats in which numbers of this type are printed and compared with the output of a Python
+    /// notebook: `KINDS[0]` for single numbers and arrays, and `KINDS[1]` for lists. For example,
+    /// an array of `f32` numbers is printed as a PyTorch tensor, such as `tensor([0.5000])`,
+    /// whereas a list of `f32` numbers is printed as a list of Python floats, such as `[0.5]`.
     const KINDS: [Kind; 2];
     /// Converts the number to `f64`. The conversion is exact for all numbers that cells show.
     fn to_f64(self) -> f64;
@@ -132,7 +138,9 @@ impl<T: Shown + ?Sized> Shown for &T {
     }
 }
 
-/// A list of numbers that is shown as a text with one line for each number.
+/// A list of numbers that a notebook shows to learners as a text with one line for each number (for
+/// example, `582 x forward`, where 582 is the number). Only the numbers are compared with the
+/// output of the original Python notebook.
 #[derive(Clone, Debug)]
 pub struct Lines<T> {
     numbers: Vec<T>,
@@ -140,8 +148,9 @@ pub struct Lines<T> {
 }
 
 impl<T: Element> Lines<T> {
-    /// Creates a list of numbers that is shown as a text. For each number, the function `line`
-    /// receives the index and the number and returns the corresponding line of the text.
+    /// Creates a list of numbers that a notebook shows as a text with one line for each number. The
+    /// function `line` receives the index of a number and the number, and returns the line, such as
+    /// `582 x forward` for the number 582.
     pub fn new(numbers: Vec<T>, line: impl Fn(usize, T) -> String) -> Self {
         let lines = numbers
             .iter()
