@@ -141,12 +141,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns a one-line summary of how the cell's values were compared. It contains the number of
-    /// compared values, what they were compared with, and the difference that is the largest in
-    /// relation to its tolerance. If an input, the text or the model was replaced, the summary
-    /// instead gives the reason why the values weren't compared. Returns an empty string if the
-    /// cell has no values that are compared one by one, for example because it shows the shape of
-    /// an array.
+    /// Returns a short summary that tells learners how the cell's values were compared. It contains
+    /// the number of compared values, what they were compared with, and the difference that is the
+    /// largest in relation to its tolerance. If an input, the text or the model was replaced, the
+    /// summary instead gives the reason why the values weren't compared. Returns an empty string if
+    /// the cell has no values that are compared one by one, for example because it shows the shape
+    /// of an array.
     pub fn about(&self) -> String {
         let verdict = &self.verdict;
         let what = match self.kind {

@@ -50,7 +50,7 @@ pub enum Part {
         line: u32,
         /// Title of the drawing.
         name: String,
-        /// Lines of the drawing, separated by newlines and shown in a monospaced font.
+        /// Text of the drawing, which can consist of several lines.
         text: String,
     },
     /// The complete source code of a Rust item, such as a function that the notebook calls.
@@ -92,9 +92,8 @@ pub struct Intro {
     pub minutes: String,
 }
 
-/// Text of a comment, `// ...`, that marks a cell of a notebook as a continuation of the previous
-/// cell. Such a cell needs no explanation of its own. A test requires an explanation for the other
-/// cells of the main chapters.
+/// Text of the comment `// ...`, which marks a cell of a notebook as a continuation of the previous
+/// cell. Such a cell needs no explanation of its own, so learners see only its code and its value.
 const CONTINUES: &str = "...";
 
 /// A cell of a notebook, which is a Rust port of one of the book's Python notebooks: a value that
@@ -139,9 +138,10 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Returns true if a user who enters `name` on the command line means this `Cell`. The name can
-    /// be that of a cell of the original Python notebook, such as `In [36]`, the unique name of
-    /// this `Cell`, such as `In [36] (2)`, or the number of the section, such as `3.6.2`.
+    /// Returns true if `name`, which can come from a link in a web page or from the command line,
+    /// refers to this `Cell`. It can be the name of a cell of the original Python notebook, such as
+    /// `In [36]`, the unique name of this `Cell`, such as `In [36] (2)`, or the number of the
+    /// section, such as `3.6.2`.
     pub fn is_called(&self, name: &str) -> bool {
         [&self.cell, &self.name, &self.section].contains(&&name.to_owned())
     }
@@ -165,8 +165,8 @@ impl Cell {
 /// # Panics
 ///
 /// Panics if `book` contains a result for a line number at which the notebook's source code doesn't
-/// call a method of `book`. This happens if `source` isn't the source code of the notebook that was
-/// run.
+/// call a method of `book`, for example because `source` isn't the source code of the notebook that
+/// was run.
 pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     let changed = std::mem::take(&mut book.code);
     let mut parts = Vec::new();

@@ -1,23 +1,25 @@
-//! Short functions that implement the formulas of chapters 3 to 5. The notebooks show them as
-//! listings. Unlike the corresponding functions in our crates, these functions don't check their
-//! arguments. The tests in this file check that they return the same results as the corresponding
-//! functions.
+//! Short functions that implement the formulas of chapters 3 to 5 of the book. The notebooks, which
+//! are Rust ports of the book's Python notebooks, show the source code of these functions to
+//! learners. Unlike the corresponding functions in our crates, these functions don't check their
+//! arguments. The tests in this file check that they return the same results as the functions in
+//! our crates.
 
 use attention::{AttentionError, CausalAttention};
 use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, concatenate};
 use tensor_ops::{Linear, gelu};
 use torch_rng::TorchRng;
 
-/// Returns the softmax of the scores. The softmax of a score is `e^score` divided by the sum of
-/// `e^score` over all scores.
+/// Returns the softmax of attention scores or logits, which turns them into weights whose sum is 1:
+/// the weight of each score is `e^score` divided by the sum of `e^score` over all scores.
 pub(crate) fn softmax(scores: &ArrayRef1<f32>) -> Array1<f32> {
     let largest = scores.fold(f32::NEG_INFINITY, |largest, &score| largest.max(score));
     let exponentials = (scores - largest).exp(); // no exponential is larger than 1
     &exponentials / exponentials.sum()
 }
 
-/// Returns the attention weights for the given scores: divides the scores by the square root of
-/// `d_k` and applies softmax to each row.
+/// Returns the attention weights for the given attention scores, which have one row per query:
+/// divides the scores by the square root of `d_k`, the length of a key vector, and applies softmax
+/// to each row.
 pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32> {
     let mut weights = scores / (d_k as f32).sqrt();
     for mut row in weights.rows_mut() {
@@ -27,8 +29,9 @@ pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32>
     weights
 }
 
-/// Hides later words from each query by setting a score to minus infinity if its key comes after
-/// its query in the text. The scores have one row per query and one column per key.
+/// Applies the causal mask to attention scores: sets a score to minus infinity if its key comes
+/// after its query in the text, so that no token can attend to later tokens. The scores have one
+/// row per query and one column per key.
 pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
     for ((query, key), score) in scores.indexed_iter_mut() {
         if key > query {
@@ -38,7 +41,8 @@ pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
     scores
 }
 
-/// Sets each number to 0 with probability `p`, and divides the remaining numbers by `1 - p`.
+/// Applies dropout to a matrix: sets each number to 0 with probability `p`, and divides the
+/// remaining numbers by `1 - p`.
 pub(crate) fn dropout(mut x: Array2<f32>, p: f64, rng: &mut TorchRng) -> Array2<f32> {
     let kept = rng.keep_mask_plain(x.len(), p);
     for (number, kept) in x.iter_mut().zip(kept) {
@@ -51,7 +55,8 @@ pub(crate) fn dropout(mut x: Array2<f32>, p: f64, rng: &mut TorchRng) -> Array2<
     x
 }
 
-/// The self-attention module of listing 3.1, `SelfAttention_v1`, with three trainable matrices.
+/// The self-attention module of listing 3.1 in the book, `SelfAttention_v1`, with three trainable
+/// matrices that turn each token into a query, a key and a value.
 pub(crate) struct SelfAttentionV1 {
     w_query: Array2<f32>, // (d_in, d_out)
     w_key: Array2<f32>,
@@ -81,8 +86,8 @@ impl SelfAttentionV1 {
     }
 }
 
-/// Returns the context vectors that `CausalAttention.forward` (listing 3.3) computes for a single
-/// text `x` of shape (num_tokens, d_in).
+/// Returns the context vectors that `CausalAttention.forward` (listing 3.3 in the book) computes
+/// for a single text `x` of shape (num_tokens, d_in). `p` is the dropout probability.
 pub(crate) fn causal_attention(
     x: &ArrayRef2<f32>,
     [w_query, w_key, w_value]: [&ArrayRef2<f32>; 3], // (d_in, d_out)
@@ -96,9 +101,9 @@ pub(crate) fn causal_attention(
     attn_weights.dot(&values) // (num_tokens, d_out)
 }
 
-/// Returns the context vectors that `MultiHeadAttentionWrapper.forward` (listing 3.4) computes.
-/// Each head computes context vectors of its own, which are then concatenated along the feature
-/// axis.
+/// Returns the context vectors that `MultiHeadAttentionWrapper.forward` (listing 3.4 in the book)
+/// computes for a batch of texts. Each attention head computes context vectors of its own, which
+/// are then concatenated along the feature axis.
 pub(crate) fn side_by_side(
     heads: &[CausalAttention],
     x: &ArrayRef3<f32>, // (batch, num_tokens, d_in)
@@ -110,7 +115,9 @@ pub(crate) fn side_by_side(
     Ok(context_vecs) // (batch, num_tokens, heads x d_out)
 }
 
-/// Returns the result of `ExampleDeepNeuralNetwork.forward` (listing 4.5).
+/// Returns the result of `ExampleDeepNeuralNetwork.forward` (listing 4.5 in the book): applies
+/// several linear layers, each followed by a GELU. If `use_shortcut` is true, the input of each
+/// layer is added to the layer's output, provided that both have the same shape.
 pub(crate) fn deep_network(
     layers: &[Linear],
     use_shortcut: bool,
@@ -127,26 +134,29 @@ pub(crate) fn deep_network(
     x
 }
 
-/// Returns the loss for a single prediction: the negative logarithm of the probability that the
-/// logits assign to the target token.
+/// Returns the cross-entropy loss of a language model for a single prediction: the negative
+/// logarithm of the probability that the model's logits assign to the token `target`.
 pub(crate) fn cross_entropy(logits: &ArrayRef1<f32>, target: usize) -> f32 {
     -softmax(logits)[target].ln()
 }
 
-/// Returns the gradient of the cross-entropy loss with respect to the logits. For each token, the
-/// gradient is the token's probability, minus 1 if the token is the target.
+/// Returns the gradient of the cross-entropy loss with respect to the logits of a language model.
+/// For each token of the vocabulary, the gradient is the predicted probability of the token, minus
+/// 1 if the token is the target.
 pub(crate) fn cross_entropy_backward(logits: &ArrayRef1<f32>, target: usize) -> Array1<f32> {
     let mut d_logits = softmax(logits);
     d_logits[target] -= 1.0;
     d_logits
 }
 
-/// Returns the softmax of the logits after division by the temperature.
+/// Returns the probabilities from which the next token is sampled: the softmax of the logits after
+/// division by the temperature. A low temperature favors the most probable tokens.
 pub(crate) fn softmax_with_temperature(logits: &ArrayRef1<f32>, temperature: f32) -> Array1<f32> {
     softmax(&(logits / temperature))
 }
 
-/// Replaces each logit that is smaller than the `k`-th largest with minus infinity.
+/// Applies top-k sampling to the logits for the next token: replaces each logit that is smaller
+/// than the `k`-th largest with minus infinity, so that its token has the probability 0.
 pub(crate) fn top_k_filter(logits: &ArrayRef1<f32>, k: usize) -> Array1<f32> {
     let mut sorted = logits.to_vec();
     sorted.sort_by(|one, other| other.total_cmp(one)); // in descending order

@@ -1,7 +1,7 @@
-//! Rust ports of the book's Jupyter notebooks and of other documents about the book. Each port,
-//! which is also called a notebook, is a program that can be read from top to bottom. It computes
-//! the cells of the original document with the public items of our crates, and compares the results
-//! with the output that the original document prints.
+//! Rust ports of the book's Jupyter notebooks, which are written in Python, and of other documents
+//! about the book. Each port, which is also called a notebook, is a program that can be read from
+//! top to bottom. It computes the cells of the original document with the public items of our
+//! crates, and compares the results with the output that the original document prints.
 //!
 //! `cargo test` runs all notebooks, `cargo xtask verify` reports the result of each comparison, and
 //! `cargo xtask notebook` shows the cells together with their output, as Jupyter does. Each
@@ -70,52 +70,58 @@ pub use printed::{Verdict, allowances, numbers};
 pub use source::{item, tokens};
 pub use value::{Element, Lines, Shown, Value};
 
-/// A notebook in Rust: the port of a Jupyter notebook or of another document about the book.
+/// A notebook in Rust, which is a port of one of the book's Python notebooks or of another document
+/// about the book. This type stores its name, its source code and the function that runs it.
 pub struct Program {
     /// Name of the notebook on the command line, such as `ch03`.
     pub name: &'static str,
-    /// Title of the original document.
+    /// Title of the original document, such as the title of a chapter followed by the file name of
+    /// the Python notebook.
     pub title: &'static str,
     /// Path to the notebook's source file, relative to the root of the repository.
     pub path: &'static str,
-    /// Rust source code of the notebook.
+    /// Rust source code of the notebook, which is shown to learners next to the computed values.
     pub source: &'static str,
     run: fn(&mut Notebook) -> Result<()>,
-    /// Condition under which the notebook runs.
+    /// Condition under which the notebook runs, for example only if the user requests it by its
+    /// name.
     pub tier: Tier,
 }
 
-/// Condition under which a notebook runs.
+/// Condition under which a notebook runs: by default, or only if the user requests it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// The notebook runs by default.
     Everyday,
-    /// The notebook trains a model, which takes minutes. Unless the user requests the notebook by
-    /// its name, the training is skipped.
+    /// The notebook trains a model, which takes minutes. If the user doesn't request the notebook
+    /// by its name, the training is skipped.
     Long,
     /// The notebook demonstrates bugs in the original documents by showing the results of the
     /// faulty code next to those of the corrected code. It runs only if the user requests it.
     Errata,
 }
 
-/// Settings for the training run in chapter 5. For each field that is `None`, the book's value is
-/// used.
+/// Settings for the training run in chapter 5 of the book, which a notebook repeats in Rust. For
+/// each field that is `None`, the book's value is used.
 #[derive(Clone, Debug, Default)]
 pub struct TrainingRun {
-    /// Number of epochs, from 1 to [`TrainingRun::EPOCHS`].
+    /// Number of epochs of the training run, from 1 to [`TrainingRun::EPOCHS`].
     pub epochs: Option<u64>,
-    /// PyTorch build whose dropout masks the run reproduces.
+    /// PyTorch build whose dropout masks the training run reproduces. The builds draw different
+    /// masks from the same seed.
     pub build: Option<torch_rng::Build>,
 }
 
 impl TrainingRun {
-    /// Number of epochs in the book's training run.
+    /// Number of epochs in the book's training run, and the largest number that the user can
+    /// request.
     pub const EPOCHS: u64 = 10;
 }
 
 macro_rules! programs {
     ($($module:ident $name:literal $tier:ident $title:literal)*) => {
-        /// All notebooks, in the order of the book.
+        /// All notebooks (Rust ports of the book's Python notebooks and of other documents), in the
+        /// order of the book.
         pub const PROGRAMS: &[Program] = &[$(Program {
             name: $name,
             title: $title,
@@ -144,69 +150,77 @@ programs! {
     errata "errata" Errata "Bugs of the documents"
 }
 
-/// Reason for skipping a cell that needs the book's text.
+/// Reason that users see if a notebook skips a cell because they haven't provided the book's text,
+/// the story "The Verdict".
 const NEEDS_TEXT: &str = "it needs the book's text";
 
-/// Advice for users who haven't provided the book's text: the command-line option that specifies
-/// the text file, and where to find this file.
+/// Advice for users who haven't provided the book's text, so that some cells of the notebooks were
+/// skipped: the command-line option that specifies the text file, and where to find this file.
 const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book's repository \
      (ch02/01_main-chapter-code of github.com/rasbt/LLMs-from-scratch)";
 
-/// Reason for skipping a cell that can't be computed in a web page.
+/// Reason that learners see if a notebook skips a cell because it can't be computed in a web page,
+/// where notebooks run as WebAssembly.
 const NOT_IN_A_PAGE: &str =
     "it needs a large model, sizes that don't fit in 32 bits, or a panic that is caught";
 
-/// Reason for skipping a cell that requires minutes of training. It includes the command that runs
-/// the training.
+/// Reason that users see if a notebook skips a cell because it requires minutes of training. It
+/// includes the command that runs the training.
 const TAKES_MINUTES: &str =
     "it takes minutes (`cargo xtask verify training --book-text the-verdict.txt` compares it)";
 
-/// Settings for running a notebook.
+/// Settings for running a notebook, which is a Rust port of one of the book's Python notebooks.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The book's text, "The Verdict", or `None` if the user hasn't provided it.
     pub text: Option<&'static str>,
     /// Substitute for the book's text, which is used if `text` is `None`. Cells that are computed
-    /// from the substitute aren't compared with the output of the original document.
+    /// from the substitute aren't compared with the output of the original Python notebook, because
+    /// it was computed from the book's text.
     pub other_text: Option<&'static str>,
-    /// Settings for the training run in chapter 5. If this is `None`, the notebook skips the
-    /// training run or trains a small model instead.
+    /// Settings for the book's training run in chapter 5. If this is `None`, the notebook skips the
+    /// training run, which takes minutes, or trains a small model instead.
     pub training: Option<TrainingRun>,
-    /// Whether to create pictures.
+    /// Whether to create the pictures of computed values that the web page of a notebook shows.
     pub draws: bool,
     /// Whether the notebook runs in a web page, as WebAssembly. If so, it skips the cells that need
     /// a large model, sizes that don't fit in 32 bits, or a panic that is caught.
     pub small: bool,
-    /// Values of the inputs that the learner has changed. Each entry consists of the line number of
-    /// the call that reads the input, and the text that the learner entered.
+    /// Values of the notebook's inputs (such as a seed) that the learner has changed. Each entry
+    /// consists of the line number, in the notebook's source file, of the call that reads the
+    /// input, and the text that the learner entered.
     pub inputs: Vec<(u32, String)>,
 }
 
 impl Program {
-    /// Returns the parts of the notebook, such as its prose and its cells, without running the
-    /// notebook. The outcome of each cell is [`Outcome::Skipped`].
+    /// Returns the parts of the notebook that learners see, such as its prose and its cells,
+    /// without running the notebook. The outcome of each cell is [`Outcome::Skipped`].
     pub fn unrun(&self) -> Vec<Part> {
         let mut book = Notebook::default();
         book.ended.push((0, Outcome::Skipped("not run".to_owned())));
         contents::contents(self.source, book)
     }
 
-    /// Runs the notebook from top to bottom and returns its parts, including the outcome of each
-    /// cell. If a function that is run by [`Notebook::part`] fails, its remaining cells have the
-    /// outcome [`Outcome::Lost`], and the notebook continues with the code after this function.
+    /// Runs the notebook from top to bottom and returns the parts that learners see, including the
+    /// outcome of each cell. If a function that the notebook passes to [`Notebook::part`] fails,
+    /// its remaining cells have the outcome [`Outcome::Lost`] or [`Outcome::Skipped`], and the
+    /// notebook continues with the code after this function.
     pub fn run(&self, settings: &Settings) -> Vec<Part> {
         let mut book = Notebook::new(settings.clone());
         book.part(self.run);
         contents::contents(self.source, book)
     }
 
-    /// Returns the full name of a cell, such as `ch03::3.6.2::In [36]`.
+    /// Returns the full name of a cell of this notebook, such as `ch03::3.6.2::In [36]`. It
+    /// consists of the name of the notebook, the number of the section and the name of the cell.
     pub fn full_name(&self, cell: &Cell) -> String {
         format!("{}::{}::{}", self.name, cell.section, cell.name)
     }
 }
 
-/// Returns the cells among the `parts` of a notebook in their original order.
+/// Returns the cells of a notebook in their original order. `parts` contains everything that the
+/// notebook shows to learners. Headings, prose, pictures and all other parts that aren't cells are
+/// left out.
 pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     parts.iter().filter_map(|part| match part {
         Part::Cell(cell) => Some(cell.as_ref()),
@@ -214,8 +228,9 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     })
 }
 
-/// Returns advice on how to provide the book's text if at least one of the cells was skipped
-/// because this text is missing, or was computed from a substitute. Returns `None` otherwise.
+/// Returns advice on how to provide the book's text if at least one of the notebook's cells was
+/// skipped because the user hasn't provided this text, or was computed from a substitute. Returns
+/// `None` otherwise.
 pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option<&'static str> {
     let needs = |cell: &Cell| match &cell.outcome {
         Outcome::Skipped(why) => why == NEEDS_TEXT,
@@ -225,7 +240,9 @@ pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option
     cells.any(needs).then_some(HOW_TO_GIVE_TEXT)
 }
 
-/// Returns the inputs among the `parts` of a notebook, each together with the cell that reads it.
+/// Returns the inputs of a notebook, which are values (such as a seed) that learners can change,
+/// each together with the cell whose code reads it. `parts` contains everything that the notebook
+/// shows to learners.
 pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &InputValue)> {
     cells(parts).flat_map(|cell| cell.inputs.iter().map(move |input| (cell, input)))
 }

@@ -1,9 +1,11 @@
-//! Compares computed values with the output of an original document. In addition to numbers or
-//! strings, such an output can contain labels, brackets, and an ellipsis in place of numbers that
-//! PyTorch omits.
+//! Compares the values that a notebook computes with the output of the original document. A
+//! notebook is a Rust port of one of the book's Python notebooks, which is the original document.
+//! In addition to numbers or strings, the output of a Python notebook can contain labels, brackets,
+//! and an ellipsis in place of numbers that PyTorch omits.
 //!
-//! The tolerance for a floating-point number depends on its printed digits, as described in
-//! [`crate::literal`]. Whole numbers and strings must be equal to the printed ones.
+//! When a computed floating-point number is compared with a printed one, the tolerance depends on
+//! the printed digits, as described in [`crate::literal`]. Whole numbers and strings must be equal
+//! to the printed ones.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -15,19 +17,23 @@ use crate::literal::Literal;
 use crate::torch_form;
 use crate::value::{Kind, Value};
 
-/// Result of comparing a computed value with the output of an original document.
+/// Result of comparing a value that a notebook computes (such as an array) with the output of the
+/// original Python notebook.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Number of values that were compared. Each number in an array and each string in a list
-    /// counts as one value.
+    /// Number of values that were compared with the output of the Python notebook. Each number in
+    /// an array and each string in a list counts as one value.
     pub figures: usize,
-    /// Difference between a computed number and the corresponding printed number. If several
-    /// numbers were compared, this is the difference that is largest in relation to its tolerance.
+    /// Absolute difference between a computed number and the corresponding number in the output of
+    /// the Python notebook. If several numbers were compared, this is the difference that is
+    /// largest in relation to its tolerance.
     pub difference: f64,
-    /// Tolerance for the two numbers whose difference is stored in `difference`.
+    /// Tolerance for the difference in `difference`, which is the largest difference that still
+    /// counts as agreement.
     pub allowed: f64,
-    /// Descriptions of the computed values that differ from the printed values by more than the
-    /// tolerance. The list is empty if the comparison succeeded.
+    /// Error messages for the computed values that differ from the printed values by more than the
+    /// tolerance, such as `[1, 0]: printed 0.3000, computed 0.3001`. The list is empty if the
+    /// comparison succeeded.
     pub faults: Vec<String>,
 }
 
@@ -41,8 +47,9 @@ impl Verdict {
 
     fn note(&mut self, difference: f64, allowed: f64, fault: impl FnOnce() -> String) {
         self.figures += 1;
-        // For two equal values with a tolerance of 0, the ratio is 0 / 0, which is NaN. In this
-        // case, `max` returns 0.
+        // `max` also handles NaN: for two equal values with a tolerance of 0, the ratio of the
+        // difference to the tolerance is 0 / 0, which is NaN. In this case, `max` returns 0, so the
+        // pair doesn't count as the largest difference.
         let ratio = |difference: f64, allowed: f64| (difference / allowed).max(0.0);
         if self.figures == 1 || ratio(difference, allowed) > ratio(self.difference, self.allowed) {
             (self.difference, self.allowed) = (difference, allowed);
@@ -53,16 +60,17 @@ impl Verdict {
     }
 }
 
-/// Compares a computed value with the output of an original document. If `within` contains a
-/// tolerance, it replaces the tolerance that follows from the printed digits.
+/// Compares a value that a notebook computes with `printed`, the output of the original Python
+/// notebook, such as `tensor([0.1000, 0.2000])`. If `within` contains a tolerance, it replaces the
+/// tolerance that follows from the printed digits.
 ///
-/// If the value is an array, the output can show it in brackets, with an ellipsis where PyTorch
-/// omits numbers, or as a sequence of numbers without brackets.
+/// If the computed value is an array, the output of the Python notebook can show it in brackets,
+/// with an ellipsis where PyTorch omits numbers, or as a sequence of numbers without brackets.
 ///
 /// # Errors
 ///
-/// Returns an error if the output and the computed value have different shapes, or if the output
-/// contains nothing that can be compared.
+/// Returns an error if the output of the Python notebook and the computed value have different
+/// shapes, or if the output contains nothing that can be compared.
 pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Result<Verdict> {
     let mut verdict = Verdict::default();
     let mut note_text = |computed: &str, printed: &str| {
@@ -93,7 +101,8 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
             return Ok(verdict);
         }
     };
-    // Any text outside the brackets is a label.
+    // Any text outside the brackets of a printed array is a label, such as `tensor(`, and isn't
+    // compared.
     let inside = match (printed.find('['), printed.rfind(']')) {
         (Some(start), Some(end)) => &printed[start..=end],
         _ => printed,
@@ -123,19 +132,20 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
     Ok(verdict)
 }
 
-/// Matches a string in single or double quotes.
+/// Matches a string in single or double quotes in the output of a Python notebook, such as `'It'`
+/// or `"'s"`.
 static TEXT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?s)'(\\.|[^'\\])*'|"(\\.|[^"\\])*""#).expect("a regular expression")
 });
 
-/// Parses a printed array. Returns the layout of the array in the notation of
-/// [`torch_form::shown`], such as `[[xx][xx]]`, and the numbers in it, each with its byte range in
-/// `text`. Words that aren't numbers are treated as labels and ignored.
+/// Parses an array in the output of a Python notebook. Returns the layout of the array in the
+/// notation of [`torch_form::shown`], such as `[[xx][xx]]`, and the numbers in it, each with its
+/// byte range in `text`. Words that aren't numbers are treated as labels and ignored.
 fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"[\[\]]|[^\s\[\]()'"]+"#).expect("a regular expression"));
-    // In an output without brackets, a comma separates groups of digits, as in 163,009,536.
-    // Otherwise, it separates two numbers.
+    // If the printed output contains no brackets, a comma separates groups of digits, as in
+    // 163,009,536. Otherwise, a comma separates two numbers of an array or list.
     let text = match text.contains('[') {
         true => text.replace(',', " "),
         false => text.to_owned(),
@@ -156,7 +166,8 @@ fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     (form, numbers)
 }
 
-/// Returns the numbers in a printed output, each with its byte range in `text`.
+/// Returns the numbers in the output of a Python notebook, such as `tensor([0.1000, 0.2000])`, each
+/// with its byte range in `text`.
 pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
     let (_, numbers) = read(text);
     let numbers = numbers.into_iter();
@@ -165,8 +176,8 @@ pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
         .collect()
 }
 
-/// Returns the numbers in a printed output, each with the tolerance that follows from its printed
-/// digits.
+/// Returns the numbers in the output of a Python notebook, each with the tolerance that follows
+/// from its printed digits and with which a computed value is compared.
 pub fn allowances(text: &str) -> Vec<(f64, f64)> {
     let (_, numbers) = read(text);
     let numbers = numbers.iter();

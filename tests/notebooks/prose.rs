@@ -1,9 +1,11 @@
 //! Inserts computed values into the prose of a notebook, so that the prose can't contradict the
-//! computed output. The prose contains a placeholder for each of these values, which is a name in
-//! braces, such as `{seed}`.
+//! computed output. A notebook is a Rust port of one of the book's Python notebooks, and its prose
+//! is the text that explains the computed values to learners. The prose contains a placeholder for
+//! each of these values, which is a name in braces, such as `{seed}`.
 //!
-//! A placeholder can refer to an input of the notebook or to a value that the notebook passes to
-//! [`crate::Notebook::value`]. After the name, it can specify a format:
+//! A placeholder in the prose can refer to an input of the notebook (a value, such as a seed, that
+//! learners can change) or to a value that the notebook passes to [`crate::Notebook::value`]. After
+//! the name, it can specify a format:
 //!
 //! - `{name:.2}` shows two decimals.
 //! - `{name:%}` shows a percentage.
@@ -15,12 +17,14 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// Text that appears in place of a value that wasn't computed.
+/// Text that replaces a placeholder such as `{seed}` in the prose of a notebook if the value with
+/// this name wasn't computed, for example because the notebook hasn't run.
 pub(crate) const MISSING: &str = "…";
 
-/// Values that a notebook has recorded during a run so that its prose can include them. The key is
-/// the name of the value. A notebook can record several values under the same name, so each value
-/// is stored together with the number of the source line that recorded it.
+/// Values that a notebook has recorded during a run so that its prose can mention them. The key is
+/// the name of the value, such as `words` for the placeholder `{words}`. A notebook can record
+/// several values under the same name, so each value is stored together with the line number, in
+/// the notebook's source file, of the call that recorded it.
 #[derive(Default)]
 pub(crate) struct Values(HashMap<String, Vec<(u32, String)>>);
 
@@ -30,19 +34,20 @@ impl Values {
         values.push((line, value));
     }
 
-    /// Returns the value that `name` stands for in prose at the source line `line`. This is the
-    /// last value that was recorded under this name at or before this line. If there is none, it is
-    /// the first value that was recorded after this line, because the prose before a cell can
-    /// mention a value that the cell computes. Returns `None` if no value was recorded under this
-    /// name.
+    /// Returns the value that replaces the placeholder `{name}` in prose at the line number `line`
+    /// of the notebook's source file. This is the last value that the notebook recorded under this
+    /// name at or before this line. If there is none, it is the first value that was recorded after
+    /// this line, because the prose before a cell can mention a value that the cell computes.
+    /// Returns `None` if no value was recorded under this name.
     fn at(&self, name: &str, line: u32) -> Option<&str> {
         let values = self.0.get(name)?;
         let before = values.iter().rev().find(|(at, _)| *at <= line);
         before.or(values.first()).map(|(_, value)| value.as_str())
     }
 
-    /// Replaces each placeholder in `text` with the value that [`Values::at`] returns for the
-    /// placeholder's name and for the source line `line`. If there is no such value, inserts
+    /// Replaces each placeholder, such as `{seed}`, in `text`, which is prose at the line number
+    /// `line` of the notebook's source file. The replacement is the value that [`Values::at`]
+    /// returns for the placeholder's name and this line. If there is no such value, inserts
     /// [`MISSING`] instead. If the value is an empty string, also removes the space before the
     /// placeholder.
     pub(crate) fn fill(&self, text: &str, line: u32) -> String {
@@ -60,8 +65,9 @@ impl Values {
     }
 }
 
-/// Formats a value as specified by `form`, the text after the colon in a placeholder, such as `.2`
-/// in `{share:.2}`. Returns a value that isn't a number unchanged.
+/// Formats a computed value that replaces a placeholder in the prose of a notebook. `form` is the
+/// text after the colon in the placeholder, such as `.2` in `{share:.2}`, which requests two
+/// decimals. Returns a value that isn't a number unchanged.
 fn formatted(value: &str, form: &str) -> String {
     const WORDS: [&str; 13] = [
         "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
@@ -86,7 +92,7 @@ fn formatted(value: &str, form: &str) -> String {
     }
 }
 
-/// Inserts commas between groups of three digits in a whole number.
+/// Inserts commas between groups of three digits in a whole number, as in `1,234,567`.
 fn with_commas(digits: &str) -> String {
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {

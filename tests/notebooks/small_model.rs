@@ -1,16 +1,18 @@
 //! Defines a small GPT that notebooks can use in place of the book's model, whose training takes
-//! minutes. The tokens of the small model are words, and it is trained only on the beginning of a
-//! text, so its training takes only about a second.
+//! minutes. A notebook is a Rust port of one of the book's Python notebooks. The tokens of the
+//! small model are words, and it is trained only on the beginning of a text, so its training takes
+//! only about a second.
 
 use anyhow::Result;
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig};
 use tokenizer::{SimpleTokenizerV1, build_vocabulary, preprocess};
 
-/// The small model is trained on at most this many characters from the beginning of a text.
+/// Maximum number of characters at the beginning of a text on which the small model is trained. The
+/// limit keeps the training time at about a second.
 const CHARACTERS: usize = 5000;
 
-/// Returns the beginning of a text on which the small model is trained. It ends with the last
+/// Returns the beginning of `text`, on which the small model is trained. It ends with the last
 /// complete word within the first [`CHARACTERS`] characters. Returns the whole text if it isn't
 /// longer than this.
 pub(crate) fn beginning(text: &str) -> &str {
@@ -21,10 +23,10 @@ pub(crate) fn beginning(text: &str) -> &str {
     &text[..end]
 }
 
-/// Returns a tokenizer whose tokens are the words of the text (section 2.3 of the book), and two
-/// data loaders for training and for validating the small model. The training loader shuffles the
-/// windows of the first nine tenths of the tokens. The validation loader returns the windows of the
-/// last tenth in their original order.
+/// Returns a tokenizer whose tokens are the words of `text` (section 2.3 of the book), and two data
+/// loaders for training and for validating the small model. Each window is a sequence of 16 tokens.
+/// The training loader shuffles the windows of the first nine tenths of the tokens. The validation
+/// loader returns the windows of the last tenth in their original order.
 pub(crate) fn small_loaders(text: &str) -> Result<(SimpleTokenizerV1, [DataLoader; 2])> {
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocess(text)));
     let ids = Corpus::from_ids(tokenizer.encode(text)?);
@@ -48,8 +50,8 @@ pub(crate) fn small_loaders(text: &str) -> Result<(SimpleTokenizerV1, [DataLoade
     Ok((tokenizer, loaders))
 }
 
-/// Returns the configuration of the small model, which has a single transformer block with four
-/// heads and no dropout.
+/// Returns the configuration of the small GPT that replaces the book's model in a notebook. It has
+/// a single transformer block with four heads and no dropout.
 pub(crate) fn small_config(vocab_size: usize, emb_dim: usize) -> GptConfig {
     GptConfig {
         vocab_size,
@@ -62,8 +64,9 @@ pub(crate) fn small_config(vocab_size: usize, emb_dim: usize) -> GptConfig {
     }
 }
 
-/// Returns the first four tokens of `text` as a string, which serves as the prompt for generating
-/// text with the small model.
+/// Returns the beginning of `text` that serves as the prompt from which the small model generates
+/// text. It consists of the first four tokens, which are words or punctuation marks, or of all
+/// tokens if there are fewer than four.
 pub(crate) fn first_words(text: &str, tokenizer: &SimpleTokenizerV1) -> Result<String> {
     let ids = tokenizer.encode(text)?;
     Ok(tokenizer.decode(&ids[..ids.len().min(4)])?)

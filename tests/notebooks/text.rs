@@ -14,21 +14,23 @@ use sha2::{Digest, Sha256};
 
 use crate::Settings;
 
-/// Text of "The Answering Bell", a story that is built into the command `gpt train`. Notebooks can
-/// use it as a substitute for the book's text.
+/// Text of "The Answering Bell", a story that is built into the command `gpt train`. Notebooks,
+/// which are Rust ports of the book's Python notebooks, can use it as a substitute for the book's
+/// text.
 pub const STORY: &str = include_str!("../../crates/tools/cli/data/the-answering-bell.txt");
 
-/// SHA-256 hash of the book's text, which consists of 20,479 bytes.
+/// SHA-256 hash of the book's text, "The Verdict", which consists of 20,479 bytes. A file with
+/// another hash is rejected.
 const SHA256: &str = "b41e41a68f0398a3154ae69e2e4c0e2694e17fe0d66730536837f1b01935b31f";
 
-/// Reads the book's text from the file `path` and returns settings that contain the text. If `path`
-/// is `None`, uses the path in the environment variable `BOOK_TEXT`, which can be relative to the
-/// root of the workspace. If this variable isn't set or is empty, the returned settings contain no
-/// text.
+/// Reads the book's text, "The Verdict", from the file `path` and returns settings for running a
+/// notebook that contain the text. If `path` is `None`, uses the path in the environment variable
+/// `BOOK_TEXT`, which can be relative to the root of the workspace. If this variable isn't set or
+/// is empty, the returned settings contain no text.
 ///
 /// # Errors
 ///
-/// Returns an error if the file can't be read or doesn't contain the book's text.
+/// Returns an error if the file can't be read or doesn't contain exactly the book's text.
 pub fn settings(path: Option<&Path>) -> Result<Settings> {
     let variable = std::env::var_os("BOOK_TEXT").filter(|path| !path.is_empty());
     let path = path.map(Path::to_path_buf).or(variable.map(below_root));
@@ -38,9 +40,9 @@ pub fn settings(path: Option<&Path>) -> Result<Settings> {
     })
 }
 
-/// Converts a path that is relative to the root of the workspace into a path that is valid in any
-/// current directory. This is necessary because cargo runs each test in the directory of its
-/// package. Returns an absolute path unchanged.
+/// Converts a path from the environment variable `BOOK_TEXT`, which can be relative to the root of
+/// the workspace, into a path that is valid in any current directory. This is necessary because
+/// cargo runs each test in the directory of its package. Returns an absolute path unchanged.
 fn below_root(path: OsString) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package
@@ -49,7 +51,8 @@ fn below_root(path: OsString) -> PathBuf {
     root.join(path)
 }
 
-/// Returns true if `text` has the same SHA-256 hash as the book's text.
+/// Returns true if `text` is the book's text, "The Verdict", which means that both have the same
+/// SHA-256 hash.
 pub fn is_book(text: &str) -> bool {
     sha256(text.as_bytes()) == SHA256
 }
@@ -60,8 +63,8 @@ fn sha256(bytes: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads the book's text from a file and checks its hash. The text is leaked on purpose, because
-/// the settings require a `&'static str`.
+/// Reads the book's text, "The Verdict", from a file and checks its hash. The memory of the text is
+/// never freed, because the settings for running a notebook require a `&'static str`.
 fn read(path: &Path) -> Result<&'static str> {
     let bytes =
         std::fs::read(path).with_context(|| format!("the book's text {}", path.display()))?;

@@ -1,5 +1,7 @@
-//! Formats values as PyTorch or Python prints them. Tensors are formatted with PyTorch's default
-//! print options (see `torch.set_printoptions()`), which determine the number of digits, the column
+//! Formats the values that a notebook computes as PyTorch or Python prints them, so that they look
+//! like the output of the original document. A notebook is a Rust port of one of the book's Python
+//! notebooks, which is the original document. Tensors are formatted with PyTorch's default print
+//! options (see `torch.set_printoptions()`), which determine the number of digits, the column
 //! widths, the line breaks and the ellipses.
 
 use ndarray::{ArrayD, Dimension};
@@ -12,7 +14,8 @@ const THRESHOLD: usize = 1000;
 const EDGE: usize = 3;
 const LINE_WIDTH: usize = 80;
 
-/// Formats a value as Python would print it in the original document, such as ch03.ipynb.
+/// Formats a value that a notebook computes as Python would print it in the original notebook, such
+/// as `tensor([2., 0.])` for an array, or `['It', "'s"]` for a list of strings.
 pub(crate) fn print(value: &Value) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     match value {
@@ -33,7 +36,9 @@ pub(crate) fn print(value: &Value) -> String {
     }
 }
 
-/// Returns a string in quotes, as Python shows it in a list.
+/// Returns a string in quotes, as Python prints it as an item of a list: in single quotes (such as
+/// `'It'`), or in double quotes if the string contains a single quote but no double quotes (such as
+/// `"'s"`).
 pub(crate) fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('\n', "\\n");
     match text.contains('\'') && !text.contains('"') {
@@ -43,15 +48,16 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// Returns the layout in which PyTorch prints an array, and the numbers that it prints, each with
-/// its indices in the array. The layout is a string that consists of the brackets, an `x` for each
-/// number, and a `.` for each ellipsis. For example, a 2×2 array has the layout `[[xx][xx]]`.
+/// its indices in the array. The layout is a string that consists of the printed brackets, an `x`
+/// for each number, and a `.` for each ellipsis in place of omitted numbers. For example, a 2×2
+/// array has the layout `[[xx][xx]]`.
 pub(crate) fn shown(array: &ArrayD<f64>) -> (String, Vec<(Vec<usize>, f64)>) {
     let (mut form, mut numbers) = (String::new(), Vec::new());
     for (at, &value) in array.indexed_iter() {
         let at = at.slice();
         let axes = at.iter().zip(array.shape());
-        // Number of brackets that open directly before this number, and number of brackets that
-        // close directly after it.
+        // Number of brackets that PyTorch prints directly before this number because a row or a
+        // larger block of the array begins with it, and number of brackets directly after it.
         let begins = axes.clone().rev().take_while(|(place, _)| **place == 0);
         let ends = axes.rev().take_while(|(place, size)| **place + 1 == **size);
         let (begins, ends) = (begins.count(), ends.count());
@@ -105,8 +111,9 @@ fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
     text + ")"
 }
 
-/// Format of the numbers in a tensor. PyTorch prints all numbers of a tensor in the same notation
-/// and pads them to the same width.
+/// Format in which the numbers of a tensor are printed. As in PyTorch, all numbers of a tensor have
+/// the same notation, such as four decimals or scientific notation, and are padded to the same
+/// width.
 struct Format {
     write: fn(f64) -> String,
     width: usize,
@@ -131,7 +138,8 @@ impl Format {
         Self { write, width }
     }
 
-    /// Formats a number and pads it on the left with spaces up to the column width.
+    /// Formats a number of a tensor and pads it on the left with spaces up to the width of the
+    /// tensor's columns.
     fn number(&self, value: f64) -> String {
         let text = match value {
             _ if value.is_nan() => "nan".to_owned(),

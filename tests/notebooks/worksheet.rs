@@ -1,5 +1,6 @@
-//! Rust port of a course's worksheet on attention. The worksheet contains concept questions, matrix
-//! products, four exercises, and a bad language model.
+//! Rust port of a course's worksheet on attention, whose output is compared with the output that
+//! the worksheet shows. The worksheet contains concept questions, matrix products, four exercises,
+//! and a language model that is bad because it isn't trained.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
@@ -332,9 +333,10 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the product of two matrices of zeros that have the shapes `a` and `b`. Returns an error
-/// if the product doesn't exist: in this case, `matmul` panics, and this function catches the
-/// panic.
+/// Returns the product of two matrices of zeros that have the shapes `a` and `b`. The notebook uses
+/// it to show which shapes can be multiplied. Returns an error if the number of columns of the
+/// first matrix differs from the number of rows of the second matrix: in this case, `matmul`
+/// panics, and this function catches the panic.
 fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
     let hook = take_hook();
     set_hook(Box::new(|_| {})); // the panic is expected, so its message is suppressed
@@ -343,14 +345,15 @@ fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
     product.map_err(|_| anyhow!("a product of {a:?} and {b:?} doesn't exist"))
 }
 
-/// Returns normal samples in the given shape, like `torch.randn(shape)`.
+/// Returns an array of the given shape that contains normal samples (random numbers with mean 0 and
+/// standard deviation 1), like `torch.randn(shape)`.
 fn randn<D: Dimension>(shape: D, rng: &mut TorchRng) -> Array<f32, D> {
     let numbers = rng.randn(shape.size());
     Array::from_shape_vec(shape, numbers).expect("as many numbers as the shape has places")
 }
 
-/// Stacks the arrays that were computed for the batches of an epoch, adding a new first axis for
-/// the batches.
+/// Stacks arrays of the same shape, one for each batch of an epoch, along a new first axis. For
+/// example, 4 arrays of shape (2, 4) become one array of shape (4, 2, 4).
 fn stacked<A: Clone, D: RemoveAxis>(batches: &[Array<A, D>]) -> Result<Array<A, D::Larger>>
 where
     D::Larger: RemoveAxis,
