@@ -109,12 +109,13 @@ pub enum Outcome {
     /// The cell was computed. The [`Record`] contains the computed value and the result of
     /// comparing it with the expected output.
     Ran(Record),
-    /// The cell was skipped on purpose, for example because it requires minutes of training. The
-    /// string contains the reason. A skipped cell doesn't count as a failure.
+    /// The cell of the notebook was skipped on purpose, for example because it requires minutes of
+    /// training. The string contains the reason, which learners see. A skipped cell doesn't count
+    /// as a failure.
     Skipped(String),
-    /// The cell couldn't be computed, either because the notebook failed before it reached the cell
-    /// or because the learner entered an invalid value for one of the cell's inputs. The string
-    /// contains the reason.
+    /// The cell of the notebook couldn't be computed, either because the notebook failed before it
+    /// reached the cell or because the learner entered an invalid value for one of the cell's
+    /// inputs (such as a seed). The string contains the reason.
     Lost(String),
 }
 
@@ -122,7 +123,8 @@ pub enum Outcome {
 /// original Python notebook prints.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// Origin of the values that the cell shows.
+    /// Origin of the values that the cell shows, such as [`Kind::Printed`] if the original Python
+    /// notebook prints them. It determines whether they are compared.
     pub kind: Kind,
     /// Result of comparing the computed value with the expected output, such as the number of
     /// compared values and a description of each mismatch.
@@ -198,9 +200,9 @@ pub struct InputValue {
     /// Text that the learner entered for this input, or `None` if the learner entered nothing or
     /// the default value.
     pub value: Option<String>,
-    /// Reason why the value that the learner entered is invalid, in which case the notebook was run
-    /// with the default value. This is `None` if the value is valid or if the learner hasn't
-    /// entered a value.
+    /// Reason why the value that the learner entered for this input is invalid, in which case the
+    /// notebook was run with the default value instead. This is `None` if the value is valid or if
+    /// the learner hasn't entered a value.
     pub fault: Option<String>,
     /// Line number, in the notebook's source file, of the call that reads this input, such as
     /// `book.input("seed", 123, ..)`.
@@ -270,8 +272,8 @@ impl Notebook {
     ///
     /// # Errors
     ///
-    /// Returns an error if the settings contain neither the book's text nor a substitute. If the
-    /// current function returns this error, its remaining cells are skipped.
+    /// Returns an error if the settings contain neither the book's text nor a substitute. The
+    /// current function should return this error, so that its remaining cells are skipped.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
         let line = self.go_to_caller();
@@ -295,8 +297,8 @@ impl Notebook {
     ///
     /// # Errors
     ///
-    /// Returns an error if the notebook runs in a web page. If the current function returns this
-    /// error, its remaining cells are skipped.
+    /// Returns an error if the notebook runs in a web page. The current function should return this
+    /// error, so that its remaining cells are skipped.
     #[track_caller]
     pub fn not_in_a_page(&mut self) -> Result<()> {
         self.goes_on(!self.settings.small, NOT_IN_A_PAGE)
@@ -308,18 +310,18 @@ impl Notebook {
     ///
     /// # Errors
     ///
-    /// Returns an error if the user hasn't requested the training run. If the current function
-    /// returns this error, its remaining cells are skipped.
+    /// Returns an error if the user hasn't requested the training run. The current function should
+    /// return this error, so that its remaining cells are skipped.
     #[track_caller]
     pub fn takes_minutes(&mut self) -> Result<()> {
         self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)
     }
 
-    /// Returns true if the notebook should train a small model instead of the model in the original
-    /// document, which takes minutes to train. This is the case if the user hasn't requested the
-    /// training run, and the notebook either runs in a web page or may use a substitute text. From
-    /// this call on, the notebook's cells are then no longer compared with the output of the
-    /// original document.
+    /// Returns true if the notebook should train a small model instead of the book's model, which
+    /// takes minutes to train. This is the case if the user hasn't requested the training run, and
+    /// the notebook either runs in a web page or may use a substitute text. If the small model is
+    /// used, the notebook's remaining cells aren't compared with the output of the original Python
+    /// notebook.
     ///
     /// Notebooks must pass `false` as `default`. The web page or the terminal shows the notebook's
     /// code with another text in place of this call: the argument, `false`, before the notebook has
@@ -333,13 +335,13 @@ impl Notebook {
         self.on_small_model || default
     }
 
-    /// Returns an error if the user has requested fewer epochs than in the book's training run.
+    /// Returns an error if the user has requested a training run with fewer epochs than the book's.
     /// Notebooks call this method before cells that need the fully trained model.
     ///
     /// # Errors
     ///
-    /// Returns an error if the user has requested fewer than [`TrainingRun::EPOCHS`] epochs. If the
-    /// current function returns this error, its remaining cells are skipped.
+    /// Returns an error if the user has requested fewer than [`TrainingRun::EPOCHS`] epochs. The
+    /// current function should return this error, so that its remaining cells are skipped.
     #[track_caller]
     pub fn takes_all_epochs(&mut self) -> Result<()> {
         let all = TrainingRun::EPOCHS;
@@ -356,17 +358,18 @@ impl Notebook {
         Ok(())
     }
 
-    /// Returns the number of training epochs that the user requested, or `default` if the user
-    /// didn't request a number.
+    /// Returns the number of epochs that the user requested for the book's training run, or
+    /// `default` if the user didn't request a number.
     pub fn epochs(&self, default: u64) -> u64 {
         let training = self.settings.training.as_ref();
         training.and_then(|run| run.epochs).unwrap_or(default)
     }
 
-    /// Returns the PyTorch build whose dropout masks the training run should reproduce. This is the
-    /// build that the user requested, or `default` if the user didn't request one. If the two
-    /// builds differ, the notebook's remaining cells aren't compared with the output of the
-    /// original document, which was computed with the `default` build.
+    /// Returns the PyTorch build whose dropout masks the training run should reproduce (PyTorch
+    /// builds for different processors draw different masks from the same seed). This is the build
+    /// that the user requested, or `default` if the user didn't request one. If the user requested
+    /// another build than `default`, the notebook's remaining cells aren't compared with the output
+    /// of the original Python notebook, which was computed with the `default` build.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
         let training = self.settings.training.as_ref();
         let build = training.and_then(|run| run.build).unwrap_or(default);
@@ -391,11 +394,11 @@ impl Notebook {
         compute(self);
     }
 
-    /// Checks that a statement in the prose of the notebook is true. If `is_true` is false, the
-    /// cell that is nearest to this call in the source code fails with an error message that
-    /// contains `statement`. The check is ignored if the learner has changed an input or if the
-    /// notebook uses a text that the learner provided, because the statement may then no longer
-    /// apply.
+    /// Checks that a statement in the notebook's prose, such as "no choice is right", is true for
+    /// the computed values. If `is_true` is false, the cell that is nearest to this call in the
+    /// source code fails with an error message that contains `statement`. The check is ignored if
+    /// the learner has changed an input or if the notebook uses a text that the learner provided,
+    /// because the statement may then no longer apply.
     #[track_caller]
     pub fn holds(&mut self, statement: &str, is_true: bool) {
         let line = self.go_to_caller();
@@ -421,14 +424,15 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// Asks the learner a question about the current section. In a web page, the answer is hidden
-    /// until the learner opens it.
+    /// Asks the learner a question about the current section of the notebook. In a web page, the
+    /// answer is hidden until the learner opens it.
     #[track_caller]
     pub fn asks(&mut self, _question: &str, _answer: &str) {
         self.go_to_caller();
     }
 
-    /// Shows a text drawing, such as a diagram of array shapes.
+    /// Shows learners a drawing that consists of text, such as a diagram of array shapes. `_name`
+    /// is its title.
     #[track_caller]
     pub fn sketch(&mut self, _name: &str, _text: &str) {
         self.go_to_caller();
@@ -482,9 +486,9 @@ impl Notebook {
     /// value for the input called `name`, returns this value. Otherwise, returns `default`, the
     /// value in the original Python notebook.
     ///
-    /// `bounds` is the range of the allowed values of a number, of the allowed numbers of
-    /// characters in a text, or of the allowed numbers of elements in a matrix. The range must be
-    /// small enough for the notebook to finish quickly with any allowed value.
+    /// `bounds` is the range of what a learner may enter: of the value of a number, of the number
+    /// of characters in a text, or of the number of elements in a matrix. The range must be small
+    /// enough for the notebook to finish quickly with any allowed value.
     #[track_caller]
     pub fn input<T: Input>(
         &mut self,

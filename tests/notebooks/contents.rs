@@ -24,7 +24,7 @@ pub enum Part {
         /// Title that the section has in the original Python notebook.
         title: String,
     },
-    /// The introduction of a notebook.
+    /// The introduction of a notebook, such as its goal and its prerequisites.
     Intro(Intro),
     /// Prose: text that explains the notebook to learners, written as `//` comments in its source
     /// code. This variant contains only prose that doesn't explain the code of a particular cell.
@@ -35,7 +35,7 @@ pub enum Part {
         /// Text of the prose without the comment slashes. Empty lines separate its paragraphs.
         text: String,
     },
-    /// A question to the learner about a section, together with its answer.
+    /// A question that the notebook asks the learner about a section, together with its answer.
     Question {
         /// Line number of the call that asks the question, in the notebook's source file.
         line: u32,
@@ -44,11 +44,11 @@ pub enum Part {
         /// Answer to the question. In a web page, the answer is hidden until the learner opens it.
         answer: String,
     },
-    /// A text drawing, such as a diagram of array shapes.
+    /// A drawing that consists of text, such as a diagram of array shapes.
     Sketch {
         /// Line number of the call that shows the drawing, in the notebook's source file.
         line: u32,
-        /// Title of the drawing.
+        /// Title of the drawing, which learners see.
         name: String,
         /// Text of the drawing, which can consist of several lines.
         text: String,
@@ -57,18 +57,19 @@ pub enum Part {
     Listing {
         /// Path to the source file that contains the item, relative to the root of the repository.
         path: String,
-        /// Beginning of the item's first line, such as `pub fn generate(`, by which the item is
-        /// found in the source file.
+        /// Beginning of the first line of the item, such as `pub fn generate(`. The item is found
+        /// in the source file by searching for this text.
         start: String,
     },
-    /// A picture of computed values.
+    /// A picture of values that the notebook computes, such as attention weights.
     Figure {
-        /// Title of the picture.
+        /// Title of the picture, which learners see.
         name: String,
         /// Line number of the call that draws the picture, in the notebook's source file.
         line: u32,
-        /// HTML of the picture. It is `None` if the settings didn't request pictures, or if the run
-        /// ended before the notebook drew the picture.
+        /// HTML of the picture, which the web page of the notebook shows. It is `None` if the
+        /// settings didn't request pictures, or if the run ended before the notebook drew the
+        /// picture.
         html: Option<String>,
     },
     /// A cell: a value that the notebook shows to learners and may compare with the output of the
@@ -83,7 +84,7 @@ pub enum Part {
 /// should know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intro {
-    /// Goal of the notebook.
+    /// Goal of the notebook, which is shown to learners at its beginning.
     pub goal: String,
     /// What learners should know before they begin the notebook, such as the contents of earlier
     /// chapters.
@@ -103,7 +104,7 @@ const CONTINUES: &str = "...";
 pub struct Cell {
     /// Number of the section that contains the cell, such as `3.6.2`.
     pub section: String,
-    /// Title of the section that contains the cell.
+    /// Title of the section of the notebook that contains the cell.
     pub title: String,
     /// Name of the corresponding cell in the original Python notebook, such as `In [36]`.
     pub cell: String,
@@ -111,8 +112,8 @@ pub struct Cell {
     /// notebook, such as `In [36]`, prints several values, the `Cell` with the first value also has
     /// the name `In [36]`, the next `Cell` has the name `In [36] (2)`, and so on.
     pub name: String,
-    /// Line number of the call that shows or compares the value, such as `book.prints(…)`, in the
-    /// notebook's source file.
+    /// Line number, in the notebook's source file, of the call that shows or compares the value of
+    /// the cell, such as `book.prints(…)`.
     pub line: u32,
     /// Explanation that tells learners what the cell computes and why. It is the text of the
     /// comment before the cell's code. It is empty if there is no comment, or if the comment only

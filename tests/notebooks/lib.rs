@@ -3,12 +3,14 @@
 //! top to bottom. It computes the cells of the original document with the public items of our
 //! crates, and compares the results with the output that the original document prints.
 //!
-//! `cargo test` runs all notebooks, `cargo xtask verify` reports the result of each comparison, and
-//! `cargo xtask notebook` shows the cells together with their output, as Jupyter does. Each
-//! expected output is written only once, next to the code that computes it, with the digits that
-//! the original document prints. No expected output was copied from the output of our own code.
+//! `cargo test` runs all notebooks, `cargo xtask verify` reports the result of comparing each
+//! computed value with the output of the original document, and `cargo xtask notebook` shows the
+//! cells of a notebook together with their output, as Jupyter does. Each expected output is written
+//! only once, next to the code that computes it, with the digits that the original document prints.
+//! No expected output was copied from the output of our own code.
 //!
-//! The documentation of this crate uses the following terms:
+//! The documentation of this crate, which contains the Rust ports of the book's Python notebooks,
+//! uses the following terms:
 //!
 //! - A *document* is an original text about the book, such as the Jupyter notebook ch03.ipynb.
 //! - A *notebook* is the Rust port of a document. Its function `run` receives a variable `book` of
@@ -21,8 +23,8 @@
 //!   statements of a notebook.
 //! - A *learner* is a person who works through a notebook in a terminal or in a web page. Learners
 //!   can change the *inputs* of a notebook, such as a seed or a text.
-//! - The [`Part`]s of a notebook are what learners see: headings, prose, cells, pictures, and so
-//!   on.
+//! - The [`Part`]s of a notebook are the pieces that learners see one after the other: headings,
+//!   prose, cells, pictures, and so on.
 
 #![cfg_attr(
     test,
@@ -91,13 +93,14 @@ pub struct Program {
 /// Condition under which a notebook runs: by default, or only if the user requests it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// The notebook runs by default.
+    /// The notebook runs by default, even if the user doesn't request it by its name.
     Everyday,
     /// The notebook trains a model, which takes minutes. If the user doesn't request the notebook
     /// by its name, the training is skipped.
     Long,
-    /// The notebook demonstrates bugs in the original documents by showing the results of the
-    /// faulty code next to those of the corrected code. It runs only if the user requests it.
+    /// The notebook demonstrates bugs in the original documents, such as the book's Python
+    /// notebooks, by showing the results of the faulty code next to those of the corrected code. It
+    /// runs only if the user requests it.
     Errata,
 }
 
@@ -172,7 +175,8 @@ const TAKES_MINUTES: &str =
 /// Settings for running a notebook, which is a Rust port of one of the book's Python notebooks.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The book's text, "The Verdict", or `None` if the user hasn't provided it.
+    /// The book's text, the short story "The Verdict", from which several notebooks compute their
+    /// values. This is `None` if the user hasn't provided the text.
     pub text: Option<&'static str>,
     /// Substitute for the book's text, which is used if `text` is `None`. Cells that are computed
     /// from the substitute aren't compared with the output of the original Python notebook, because

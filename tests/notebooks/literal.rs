@@ -5,15 +5,16 @@
 //! The tolerance of a printed number depends only on its printed digits, not on the notebook's cell
 //! that prints it. It follows these rules:
 //!
-//! - A number with `d` decimals has the tolerance `0.5 * 10^-d + 1e-5 * max(1, |printed|)`. The
-//!   first term is half a unit of the last decimal, and is left out if no decimals are printed. The
-//!   second term allows for floating-point rounding errors.
-//! - For a number in scientific notation, this rule applies to the mantissa.
-//! - A number that is printed with all digits of its floating-point value has a relative tolerance
-//!   of 1e-5.
-//! - A nonzero number whose absolute value is below 1e-6 is treated as a zero with a rounding
-//!   error, so its tolerance is 1e-6.
-//! - An infinity has the tolerance 0, so the computed value must be the same infinity.
+//! - A number with `d` printed decimals has the tolerance `0.5 * 10^-d + 1e-5 * max(1, |printed|)`.
+//!   The first term is half a unit of the last decimal, and is left out if no decimals are printed.
+//!   The second term allows for floating-point rounding errors.
+//! - For a number in scientific notation, such as `-1.2e-03`, this rule gives the tolerance of the
+//!   mantissa, which is then multiplied by the power of ten.
+//! - A number that is printed with all digits of its floating-point value, such as
+//!   `10.98758347829183`, has a relative tolerance of 1e-5.
+//! - A nonzero printed number whose absolute value is below 1e-6 is treated as a zero with a
+//!   rounding error, so its tolerance is 1e-6.
+//! - A printed infinity has the tolerance 0, so the computed value must be the same infinity.
 //!
 //! The computed value isn't rounded to the number of digits in the printed output before the
 //! comparison, because a tiny error could then change its last digit. This would happen if the
@@ -50,8 +51,9 @@ pub(crate) struct Literal {
 }
 
 impl Literal {
-    /// Parses a number as Python or PyTorch prints it, such as `0.2996`, `2.`, `-1.2e-03`, `-inf`
-    /// or `163,009,536`. Returns `None` if the text isn't a number.
+    /// Parses a number in the output of a Python notebook, which Python or PyTorch prints in a form
+    /// such as `0.2996`, `2.`, `-1.2e-03`, `-inf` or `163,009,536`. Returns `None` if the text
+    /// isn't a number.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim_end_matches([',', ';']).replace(',', "");
         let value: f64 = text.parse().ok().filter(|value: &f64| !value.is_nan())?;

@@ -7,10 +7,10 @@
 //! learners can change) or to a value that the notebook passes to [`crate::Notebook::value`]. After
 //! the name, it can specify a format:
 //!
-//! - `{name:.2}` shows two decimals.
-//! - `{name:%}` shows a percentage.
-//! - `{name:,}` shows a whole number with commas between groups of three digits.
-//! - `{name:w}` shows a whole number from zero to twelve as a word.
+//! - `{name:.2}` shows the value with two decimals, as in `0.54`.
+//! - `{name:%}` shows the value as a percentage, as in `54%` for 0.54.
+//! - `{name:,}` shows a whole number with commas between groups of three digits, as in `1,234,567`.
+//! - `{name:w}` shows a whole number from zero to twelve as a word, as in `two`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

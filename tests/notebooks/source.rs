@@ -5,8 +5,9 @@
 //! `book.prints(…)`, and the code between them. [`item`] finds functions and types that a notebook
 //! shows as listings.
 //!
-//! [`tokens`] splits Rust code into tokens. This module uses the tokens to find the end of a call's
-//! arguments, and the HTML pages use them for syntax highlighting.
+//! [`tokens`] splits Rust code into tokens, such as keywords and string literals. This module uses
+//! the tokens to find the end of a call's arguments, and the web pages that show notebooks use them
+//! for syntax highlighting.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -225,8 +226,9 @@ pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     Some((line + 1, undented(&item)))
 }
 
-/// Matches a single token of Rust code. The regular expression tries its alternatives in order, so
-/// the pattern for keywords must come before the pattern for other words.
+/// Matches a single token of Rust code, such as a keyword, a number or a string literal. The
+/// regular expression tries its alternatives in order, so the pattern for keywords must come before
+/// the pattern for other words.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     let tokens = r##"(?xs)
         (?<comment> //[^\n]* )

@@ -1,10 +1,10 @@
-//! Provides the text of the short story "The Verdict", which chapters 2 and 5 of the book read from
-//! the file the-verdict.txt. Users must provide this file themselves, and this module checks the
-//! SHA-256 hash of its contents.
+//! Provides the text of the short story "The Verdict", which the book's Python notebooks for
+//! chapters 2 and 5 read from the file the-verdict.txt. Users of the Rust ports of these notebooks
+//! must provide this file themselves, and this module checks the SHA-256 hash of its contents.
 //!
 //! The story "The Verdict" isn't part of this repository. If the user doesn't provide it, some
-//! commands use the story [`STORY`] in its place. All other commands skip the cells that need "The
-//! Verdict" and tell the user why.
+//! commands use the story [`STORY`] in its place. All other commands skip the cells of the
+//! notebooks that need "The Verdict" and tell the user why.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

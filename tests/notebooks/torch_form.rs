@@ -150,7 +150,9 @@ impl Format {
     }
 }
 
-/// Formats a number in Python's scientific notation, such as `1.0720e+00`.
+/// Formats a number of a tensor in Python's scientific notation, such as `1.0720e+00`. PyTorch uses
+/// this notation if the numbers of the tensor are very large, are very small, or differ by a large
+/// factor.
 fn scientific(value: f64) -> String {
     let text = format!("{value:.4e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));

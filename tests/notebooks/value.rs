@@ -52,7 +52,8 @@ pub trait Element: Copy {
     /// an array of `f32` numbers is printed as a PyTorch tensor, such as `tensor([0.5000])`,
     /// whereas a list of `f32` numbers is printed as a list of Python floats, such as `[0.5]`.
     const KINDS: [Kind; 2];
-    /// Converts the number to `f64`. The conversion is exact for all numbers that cells show.
+    /// Converts the number to `f64`, in which all numbers of a [`Value`] are stored. The conversion
+    /// is exact for all numbers that notebooks show.
     fn to_f64(self) -> f64;
 }
 
