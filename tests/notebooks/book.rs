@@ -213,8 +213,8 @@ pub struct InputValue {
 /// port doesn't compute or doesn't compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Name of the cell of the original Python notebook that prints the omitted values, such as `In
-    /// [36]`.
+    /// Name of the cell of the original Python notebook that prints the omitted values, such as
+    /// `In [36]`.
     pub cell: String,
     /// Number of printed values that the Rust port of the Python notebook doesn't compute or
     /// doesn't compare.
@@ -365,11 +365,11 @@ impl Notebook {
         training.and_then(|run| run.epochs).unwrap_or(default)
     }
 
-    /// Returns the PyTorch build whose dropout masks the training run should reproduce (PyTorch
-    /// builds for different processors draw different masks from the same seed). This is the build
-    /// that the user requested, or `default` if the user didn't request one. If the user requested
-    /// another build than `default`, the notebook's remaining cells aren't compared with the output
-    /// of the original Python notebook, which was computed with the `default` build.
+    /// Returns the PyTorch build whose dropout masks the training run should reproduce. (Some
+    /// builds of PyTorch draw different masks from the same seed.) This is the build that the user
+    /// requested, or `default` if the user didn't request one. If the user requested another build
+    /// than `default`, the notebook's remaining cells aren't compared with the output of the
+    /// original Python notebook, which was computed with the `default` build.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
         let training = self.settings.training.as_ref();
         let build = training.and_then(|run| run.build).unwrap_or(default);
@@ -729,9 +729,9 @@ pub(crate) fn read_file(path: &str) -> String {
     format!("&std::fs::read_to_string({path:?})")
 }
 
-/// Describes the values that learners may enter for an input of a notebook in words. `bounds` is a
-/// range in Rust's syntax and `unit` is the unit of its limits: for example, `..=1000` and `
-/// characters` become `at most 1000 characters`.
+/// Describes in words what learners may enter for an input of a notebook. `bounds` is a range in
+/// Rust's syntax, and `unit` is the unit of its limits. For example, the range `..=1000` for the
+/// length of a text becomes `at most 1000 characters`.
 fn range_of<T: Input>(bounds: &str, unit: &str) -> String {
     match bounds
         .split_once("..")

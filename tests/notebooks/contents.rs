@@ -304,9 +304,9 @@ const IS_PART: [&str; 7] = [
 ];
 
 /// Returns the part of `code` that belongs to the body of the last function in it, which is
-/// everything after the last unindented line. `code` is the section of a notebook's source code
-/// between two cells. It can contain the end of one function and the signature of the next one,
-/// which learners shouldn't see as the code of a cell.
+/// everything after the last unindented line. `code` is a piece of a notebook's source code, such
+/// as the code between two cells. It can contain the end of one function and the signature of the
+/// next one, which learners shouldn't see as the code of a cell.
 fn inside(code: &str) -> &str {
     static OUTSIDE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
@@ -315,9 +315,9 @@ fn inside(code: &str) -> &str {
         .map_or(code, |outside| &code[outside.end()..])
 }
 
-/// Removes the comment lines at the end of `code`, a section of a notebook's source code, and
-/// returns their text, which learners see as prose. Wherever the comment contains an empty line, a
-/// new paragraph begins.
+/// Removes the comment lines at the end of `code`, a piece of a notebook's source code, and returns
+/// their text, which learners see as prose. Wherever the comment contains an empty line, a new
+/// paragraph begins.
 fn take_prose(code: &mut String) -> String {
     let lines: Vec<&str> = inside(code).split_inclusive('\n').collect();
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");

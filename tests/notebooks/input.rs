@@ -31,8 +31,8 @@ pub trait Input: Sized {
     /// size of a matrix is its number of elements.
     fn size(&self) -> Self::Size;
 
-    /// Parses the text that a learner entered as the new value of an input, such as `0.4 0.1; 0.5
-    /// 0.8` for a matrix.
+    /// Parses the text that a learner entered as the new value of an input, such as
+    /// `0.4 0.1; 0.5 0.8` for a matrix.
     ///
     /// # Errors
     ///
@@ -40,8 +40,8 @@ pub trait Input: Sized {
     /// represent a valid value of this type.
     fn read(text: &str) -> Result<Self>;
 
-    /// Returns the text that a learner would enter to give an input this value, such as `0.4 0.1;
-    /// 0.5 0.8` for a matrix.
+    /// Returns the text that a learner would enter to give an input this value, such as
+    /// `0.4 0.1; 0.5 0.8` for a matrix.
     fn written(&self) -> String;
 
     /// Returns a Rust expression for the value of an input, such as `"a text".to_owned()`. The web

@@ -18,8 +18,9 @@ use regex::{Captures, Regex};
 use crate::book::read_file;
 
 /// A call of a method of the variable `book`, such as `book.prints(…)`, in the source code of a
-/// notebook. These calls show computed values to learners, so they mark where each part of the
-/// notebook ends.
+/// notebook. Each of these calls shows something to learners, reads an input, or supports the
+/// notebook's prose. The calls divide the source code into the cells and other parts that learners
+/// see.
 pub(crate) struct Call<'a> {
     /// Line number of the call in the notebook's source file, starting from 1.
     pub(crate) line: u32,
@@ -189,9 +190,9 @@ fn without_details(code: &str) -> String {
     DETAILS.replace_all(code, "").replace("pub(crate) ", "")
 }
 
-/// Formats a section of a notebook's source code for learners. Removes the indentation that all
-/// lines have in common, blank lines at the beginning and at the end of the text, and blank lines
-/// before a closing brace. Reduces consecutive blank lines to one.
+/// Formats a piece of a notebook's source code or prose for learners. Removes the indentation that
+/// all lines have in common, blank lines at the beginning and at the end of the text, and blank
+/// lines before a closing brace. Reduces consecutive blank lines to one.
 pub(crate) fn undented(text: &str) -> String {
     let written = text.lines().filter(|line| !line.trim().is_empty());
     let indentation = written.map(|line| line.len() - line.trim_start().len());
