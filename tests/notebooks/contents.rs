@@ -1,10 +1,10 @@
 //! Splits the source code of a notebook into the parts that learners see in a web page or a
 //! terminal, such as prose, cells and pictures, and combines them with the results from a run of
-//! the notebook. A notebook is a Rust port of one of the book's Python notebooks, which is called
-//! the original document. Each part except prose is created by a statement such as
-//! `book.prints(…)`, which calls a method of [`Notebook`]. In this module, a *call* is either such
-//! a statement or an expression that reads an input (a value that the learner can change), and its
-//! line number refers to the notebook's source file.
+//! the notebook. (A notebook is a Rust port of an original document, usually one of the book's
+//! Python notebooks.) Each part except prose is created by a statement such as `book.prints(…)`,
+//! which calls a method of [`Notebook`]. In this module, a *call* is either such a statement or an
+//! expression that reads an input (a value that the learner can change), and its line number refers
+//! to the notebook's source file.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

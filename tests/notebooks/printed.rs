@@ -1,7 +1,7 @@
-//! Compares the values that a notebook computes with the output of the original document. A
-//! notebook is a Rust port of one of the book's Python notebooks, which is the original document.
-//! In addition to numbers or strings, the output of a Python notebook can contain labels, brackets,
-//! and an ellipsis in place of numbers that PyTorch omits.
+//! Compares the values that a notebook computes with the output of the original document. (A
+//! notebook is a Rust port of an original document, usually one of the book's Python notebooks.) In
+//! addition to numbers or strings, this output can contain labels, brackets, and an ellipsis in
+//! place of numbers that PyTorch omits.
 //!
 //! When a computed floating-point number is compared with a printed one, the tolerance depends on
 //! the printed digits, as described in [`crate::literal`]. Whole numbers and strings must be equal

@@ -1,6 +1,6 @@
 //! Formats the values that a notebook computes as PyTorch or Python prints them, so that they look
-//! like the output of the original document. A notebook is a Rust port of one of the book's Python
-//! notebooks, which is the original document. Tensors are formatted with PyTorch's default print
+//! like the output of the original document. (A notebook is a Rust port of an original document,
+//! usually one of the book's Python notebooks.) Tensors are formatted with PyTorch's default print
 //! options (see `torch.set_printoptions()`), which determine the number of digits, the column
 //! widths, the line breaks and the ellipses.
 

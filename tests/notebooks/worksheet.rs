@@ -1,6 +1,6 @@
-//! Rust port of a course's worksheet on attention, whose output is compared with the output that
+//! Rust port of a course's worksheet on attention. The results are compared with the output that
 //! the worksheet shows. The worksheet contains concept questions, matrix products, four exercises,
-//! and a language model that is bad because it isn't trained.
+//! and a language model that is bad because it has no causal mask and isn't trained.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
