@@ -676,7 +676,7 @@ mod tests {
             (
                 json!({ "n-heads": 5 }),
                 "n-heads",
-                "must divide the width, but 64 isn't a multiple of 5",
+                "the number of heads must divide the width, but 64 isn't a multiple of 5",
             ),
             (
                 json!({ "drop-rate": 1 }),

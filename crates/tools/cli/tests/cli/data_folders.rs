@@ -190,10 +190,13 @@ fn markup_is_noted_whether_the_name_or_the_text_shows_it() {
 /// Test cases for data files that aren't plain text. Each case consists of the first bytes of such
 /// a file, and a description of the file's format that must occur in the error message.
 const FORMATS: [(&[u8], &str); 6] = [
-    (b"%PDF-1.4\n1 0 obj", "a PDF document; pdftotext"),
-    (b"%PDF-1.7\n%\xb5\xb5\xb5\xb5", "a PDF document; pdftotext"),
+    (b"%PDF-1.4\n1 0 obj", "a PDF document; use pdftotext"),
+    (
+        b"%PDF-1.7\n%\xb5\xb5\xb5\xb5",
+        "a PDF document; use pdftotext",
+    ),
     (b"PK\x03\x04\x14\0\x06\0", "a zip archive"),
-    (b"\x1f\x8b\x08\0\0\0\0\0", "a gzip archive; gunzip"),
+    (b"\x1f\x8b\x08\0\0\0\0\0", "a gzip archive; use gunzip"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", "an Office document"),
     (b"PAR1\x15\x04\x15\x10", "a Parquet file"),
 ];
