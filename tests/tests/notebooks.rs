@@ -199,8 +199,8 @@ fn another(input: &InputValue, others: &[String]) -> (String, Vec<String>) {
 }
 
 /// Passages in which the following test ignores numbers. These numbers don't depend on an input,
-/// because they belong to a fixed example, to a table of fixed settings, or to the label of a window
-/// in a picture.
+/// because they belong to a fixed example, to a table of fixed settings, or to the label of a
+/// window in a picture.
 const FIXED: [&str; 6] = [
     "(3 x (",
     "A single text proves little",
