@@ -8,7 +8,7 @@ use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 /// would print it, and compared with the output of the original Python notebook.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An array of numbers, and a [`Kind`] that determines how the numbers are printed and compared
+    /// An array of numbers, and a `Kind` that determines how the numbers are printed and compared
     /// (for example, as a PyTorch tensor). The numbers are stored as `f64`, which represents all
     /// `f32` numbers and all whole numbers below 2^53 exactly.
     Numbers(ArrayD<f64>, Kind),
@@ -16,7 +16,7 @@ pub enum Value {
     Text(String),
     /// A list of strings, which is printed as a Python list, such as `['It', "'s"]`.
     Texts(Vec<String>),
-    /// An array of numbers with its [`Kind`] (see [`Value::Numbers`]), and a text that contains the
+    /// An array of numbers with its `Kind` (see [`Value::Numbers`]), and a text that contains the
     /// numbers, such as `582 x forward`. Learners see the text, whereas only the numbers are
     /// compared with the output of the original Python notebook.
     Lines(ArrayD<f64>, Kind, String),
