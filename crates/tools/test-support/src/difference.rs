@@ -70,7 +70,8 @@ pub(crate) fn central_difference(
 ) -> Derivative {
     let mut magnitude = 0.0_f64;
     let mut previous: Vec<f64> = Vec::new();
-    let mut best = (f64::NAN, f64::INFINITY, 0.0); // The best value so far, its uncertainty and its noise.
+    // The best value so far, its uncertainty and its noise.
+    let mut best = (f64::NAN, f64::INFINITY, 0.0);
     for level in 0..NUM_STEPS {
         let h = step / f64::from(1_u32 << level);
         // `x + h` and `x - h` are rounded to `f32`, so the difference quotient must use the
