@@ -85,26 +85,21 @@ pub(crate) enum Packed {
 }
 
 impl Packed {
-    /// Creates a matrix in the number format `dtype`. Calls `read` repeatedly to get a few rows in
-    /// f32 at a time, and rounds them. Returns an error if `read` returns an error.
+    /// Creates a matrix in the number format `dtype`. Calls `read` repeatedly to get some of the
+    /// rows in f32, and rounds them. `buffer` is memory for these rows, which can be reused for
+    /// further matrices. Returns an error if `read` returns an error.
     pub(crate) fn read<E>(
-        (outputs, inputs): (usize, usize),
+        shape: (usize, usize),
         dtype: Dtype,
-        mut read: impl FnMut(Range<usize>, &mut [f32]) -> Result<(), E>,
+        buffer: &mut Vec<f32>,
+        read: impl FnMut(Range<usize>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let shape = (outputs, inputs);
-        let rows = |rows: Range<usize>| {
-            let mut numbers = Array2::zeros((rows.len(), inputs));
-            let slice = numbers.as_slice_mut();
-            read(rows, slice.expect("new arrays are row-major"))?;
-            Ok(numbers.into())
-        };
         Ok(match dtype {
-            Dtype::Float32 => Self::F32(F32Matrix::from_rows(shape, rows)?),
-            Dtype::Float16 => Self::F16(F16Matrix::from_rows(shape, rows)?),
-            Dtype::BFloat16 => Self::Bf16(Bf16Matrix::from_rows(shape, rows)?),
-            Dtype::Int8 => Self::Int8(Int8Matrix::from_rows(shape, rows)?),
-            Dtype::Int4 => Self::Int4(Int4Matrix::from_rows(shape, rows)?),
+            Dtype::Float32 => Self::F32(F32Matrix::from_rows(shape, buffer, read)?),
+            Dtype::Float16 => Self::F16(F16Matrix::from_rows(shape, buffer, read)?),
+            Dtype::BFloat16 => Self::Bf16(Bf16Matrix::from_rows(shape, buffer, read)?),
+            Dtype::Int8 => Self::Int8(Int8Matrix::from_rows(shape, buffer, read)?),
+            Dtype::Int4 => Self::Int4(Int4Matrix::from_rows(shape, buffer, read)?),
         })
     }
 

@@ -1,6 +1,6 @@
 //! The weights of a model, with matrices that are stored in one of the number formats.
 //!
-//! The matrices are rounded a few rows at a time, so no complete copy in f32 is needed. In every
+//! The matrices are rounded one at a time, so no complete copy in f32 is needed. In every
 //! number format, the position embeddings, the layer normalizations and the biases stay in f32. The
 //! activations and the KV caches are in f32 as well.
 
@@ -133,13 +133,14 @@ impl PackedWeights {
             read,
             config: &config,
             dtype,
+            buffer: Vec::new(),
         };
         let vocabulary = (config.vocab_size, config.emb_dim);
         // Read the token embedding and the output head first. They are the largest matrices, so
         // they should be read while most of the memory is still free.
         let of_embeddings = of_embeddings(dtype);
         let mut table = |name, dtype| {
-            Packed::read(vocabulary, dtype, |rows, out| {
+            Packed::read(vocabulary, dtype, &mut source.buffer, |rows, out| {
                 (source.read)(name, rows, out)
             })
         };
@@ -171,6 +172,8 @@ struct Source<'c, F> {
     read: F,
     config: &'c GptConfig,
     dtype: Dtype,
+    /// Memory for the rows of a matrix in f32, which is reused for each matrix.
+    buffer: Vec<f32>,
 }
 
 impl<E, F: FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>> Source<'_, F> {
@@ -202,7 +205,7 @@ impl<E, F: FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>> Source<'_, F>
             bias.extend(self.vector(&format!("{layer}.bias"), outputs)?);
         }
         let shape = (layers.len() * outputs, inputs);
-        let weight = Packed::read(shape, self.dtype, |rows, mut out| {
+        let weight = Packed::read(shape, self.dtype, &mut self.buffer, |rows, mut out| {
             let mut first = rows.start;
             while first < rows.end {
                 let (layer, row) = (first / outputs, first % outputs);

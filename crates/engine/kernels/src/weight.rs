@@ -3,7 +3,9 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use ndarray::ArrayView2;
 
@@ -23,6 +25,14 @@ pub(crate) trait Weight: Copy + Send + Sync {
     /// `f16`, which has a small range, all numbers beyond ±65504, including infinities, become
     /// ±65504. For `bf16`, numbers that are too large become infinite. NaN remains NaN.
     fn nearest(value: f32) -> Self;
+
+    /// Rounds each element of `from` as [`nearest`](Self::nearest) does, and writes the results to
+    /// `to`, which must have the same length.
+    fn round(from: &[f32], to: &mut [MaybeUninit<Self>]) {
+        for (to, &x) in to.iter_mut().zip(from) {
+            to.write(Self::nearest(x));
+        }
+    }
 
     /// Converts each element of `from` to `f32` and writes the results to `to`, which must have the
     /// same length.
@@ -106,8 +116,15 @@ impl Weight for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
+    #[inline(always)]
     fn nearest(value: f32) -> Self {
-        Self::from_f32(value)
+        // `bf16::from_f32` isn't used because its branch for NaN would prevent the vectorization of
+        // loops. This code computes the same bits: adding just under half of the last place rounds
+        // the upper 16 bits to the nearest value, and the last bit that is kept decides ties.
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+        let quiet_nan = bits >> 16 | 0x40;
+        Self::from_bits(if value.is_nan() { quiet_nan } else { rounded } as u16)
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -138,6 +155,9 @@ impl Weight for bf16 {
     }
 }
 
+/// The largest finite `f16` value.
+const F16_MAX: f32 = 65504.0;
+
 impl Weight for f16 {
     #[inline(always)]
     fn value(self) -> f32 {
@@ -157,8 +177,23 @@ impl Weight for f16 {
     }
 
     fn nearest(value: f32) -> Self {
-        let largest = Self::MAX.to_f32();
-        Self::from_f32(value.clamp(-largest, largest))
+        Self::from_f32(value.clamp(-F16_MAX, F16_MAX))
+    }
+
+    fn round(from: &[f32], to: &mut [MaybeUninit<Self>]) {
+        // The crate `half` converts a whole slice with the CPU's conversion instructions. For
+        // single numbers, it would have to look for these instructions each time.
+        const BLOCK: usize = 64;
+        let (mut clamped, mut halves) = ([0.0; BLOCK], [Self::ZERO; BLOCK]);
+        for (to, from) in to.chunks_mut(BLOCK).zip(from.chunks(BLOCK)) {
+            for (clamped, x) in clamped.iter_mut().zip(from) {
+                *clamped = x.clamp(-F16_MAX, F16_MAX);
+            }
+            halves.convert_from_f32_slice(&clamped);
+            for (to, half) in to.iter_mut().zip(halves) {
+                to.write(half);
+            }
+        }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -213,6 +248,29 @@ pub(crate) fn has_avx2() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slices_are_rounded_like_single_numbers_and_as_the_crate_half_rounds_them() {
+        let step = 0x1_0001 / 3; // Visits all exponents and both sides of many ties.
+        let mut numbers: Vec<f32> = (0..=u32::MAX).step_by(step).map(f32::from_bits).collect();
+        numbers.extend([0x3f80_8000, 0x3f81_8000, 0x7f7f_ffff, 0x7f80_0001].map(f32::from_bits));
+        let (mut bf16s, mut f16s) = (Vec::new(), Vec::new());
+        for from in numbers.chunks(100) {
+            bf16s.reserve(from.len());
+            f16s.reserve(from.len());
+            bf16::round(from, &mut bf16s.spare_capacity_mut()[..from.len()]);
+            f16::round(from, &mut f16s.spare_capacity_mut()[..from.len()]);
+            // SAFETY: `round` has initialized as many elements as `from` has.
+            unsafe {
+                bf16s.set_len(bf16s.len() + from.len());
+                f16s.set_len(f16s.len() + from.len());
+            }
+        }
+        for ((x, b), f) in numbers.into_iter().zip(bf16s).zip(f16s) {
+            assert_eq!(b.to_bits(), bf16::from_f32(x).to_bits(), "{x}");
+            assert_eq!(f.to_bits(), f16::nearest(x).to_bits(), "{x}");
+        }
+    }
 
     #[test]
     fn every_f16_has_its_value_in_all_forms() {

@@ -3,6 +3,7 @@
 
 use std::hint::black_box;
 
+use checkpoint::ModelFolder;
 use generate::{
     AsWeights, Decoder, DecoderState, DecoderWeights, GenerateOptions, Sampling, StreamEvent,
     TokenStreams, step_bytes,
@@ -195,8 +196,8 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()>
 }
 
 /// Decodes text with int8 weights, so that the peak memory of the process can be measured. The
-/// weights are created in the same way as when a model is loaded from disk: only a few rows at a
-/// time are in memory as f32, so the peak memory doesn't include a complete copy in f32.
+/// weights are created in the same way as when a model is loaded from disk: only one matrix at a
+/// time is in memory as f32, so the peak memory doesn't include a complete copy in f32.
 fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
     let weights = DecoderWeights::read(&model, Dtype::Int8, |_, _, rows| {
         rows.fill(0.01);
@@ -250,8 +251,14 @@ fn loading(bench: &mut Bench) -> anyhow::Result<()> {
         work,
         precision: "f32",
         step: Box::new(|| {
-            let model = checkpoint::load_model(folder.path()).expect("a folder just written");
-            decode(DecoderWeights::from(model), &array![PROMPT], 1);
+            let model = ModelFolder::open(folder.path()).expect("a folder just written");
+            let weights =
+                DecoderWeights::read(&model.config(), Dtype::Float32, |name, rows, out| {
+                    model
+                        .read_rows(name, rows, out)
+                        .map_err(anyhow::Error::from)
+                });
+            decode(weights.expect("readable weights"), &array![PROMPT], 1);
         }),
         floor: None,
         peers,

@@ -9,6 +9,7 @@
 
 use half::{bf16, f16};
 use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2};
+use rayon::prelude::*;
 
 use crate::decoding::packed_matrix::Format;
 use crate::operands::has_bf16;
@@ -18,6 +19,9 @@ use crate::product::weight_panels::{self, WIDTH};
 use crate::threads::huge_pages::room;
 use crate::weight::Weight;
 use crate::{Dtype, PackedMatrix};
+
+/// Number of weights that a thread rounds to a 16-bit format in one go.
+const WEIGHTS_PER_TASK: usize = 1 << 16;
 
 /// A matrix whose weights are stored as `f32`. Its products have the same bits as products with a
 /// row-major array of the same weights, but are faster if the input has few rows.
@@ -87,11 +91,17 @@ impl<T: Float> Format for Floats<T> {
     }
 
     fn push_rows(&mut self, rows: &ArrayRef2<f32>) {
-        if T::multiplied_as_bf16() {
-            self.0.extend(rows.iter().map(|&w| T::nearest(w)));
-        } else {
-            weight_panels::push_rows(&mut self.0, rows);
+        if !T::multiplied_as_bf16() {
+            return weight_panels::push_rows(&mut self.0, rows);
         }
+        let rows = rows.as_standard_layout();
+        let rows = rows.as_slice().expect("standard layout is contiguous");
+        let spare = &mut self.0.spare_capacity_mut()[..rows.len()];
+        (spare.par_chunks_mut(WEIGHTS_PER_TASK))
+            .zip(rows.par_chunks(WEIGHTS_PER_TASK))
+            .for_each(|(to, from)| T::round(from, to));
+        // SAFETY: The loop has written every new element.
+        unsafe { self.0.set_len(self.0.len() + rows.len()) };
     }
 
     fn read_row(&self, row: usize, out: &mut [f32]) {

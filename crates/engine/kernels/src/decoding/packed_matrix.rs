@@ -6,21 +6,22 @@
 //! unless the CPU can multiply bf16 values. The matrices are meant for inference only, so no
 //! gradients are computed for them.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::ops::Range;
 
-use ndarray::{ArrayRef2, ArrayViewMut2, CowArray, Ix2, s};
+use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2};
 
 use crate::product::weight_panels::WIDTH;
+use crate::threads::zeros;
 
 /// Number of rows in a panel of weights. If the last panel of a matrix has fewer rows,
 /// it is padded with rows of zeros.
 pub(crate) const ROWS: usize = WIDTH;
 /// Largest number of weights that [`PackedMatrix::from_rows`] requests from its closure in one
-/// call. They take 1 MiB as `f32` values. If 16 rows contain more weights than this, the function
-/// requests 16 rows per call.
-const VALUES_PER_CALL: usize = 1 << 18;
+/// call. They take 16 MiB as `f32` values, so each matrix of a transformer block of GPT-2 124M is
+/// requested in a single call. A file with transposed weights is read much faster in large parts.
+/// If 16 rows contain more weights than this, the function requests 16 rows per call.
+const VALUES_PER_CALL: usize = 1 << 22;
 
 /// The weights of a matrix, stored in a certain number format.
 pub(crate) trait Format: Sync {
@@ -64,41 +65,55 @@ impl<F: Format> PackedMatrix<F> {
     /// Creates a matrix from `f32` weights of the shape (outputs, inputs) by rounding each weight
     /// to the format `F`.
     pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
-        let rows = |rows| Ok::<_, Infallible>(weight.slice(s![rows, ..]).into());
-        let Ok(matrix) = Self::from_rows(weight.dim(), rows);
-        matrix
+        let shape = weight.dim();
+        let mut weights = F::with_room(shape);
+        weights.push_rows(weight);
+        Self { weights, shape }
     }
 
-    /// Creates a matrix of the shape (outputs, inputs) from `f32` weights. The closure `rows`
+    /// Creates a matrix of the shape (outputs, inputs) from `f32` weights. The closure `read`
     /// provides these weights a few rows at a time, so they never have to be in memory all at once.
     ///
-    /// The function calls `rows` with consecutive ranges of row indices. For each range, `rows`
-    /// must return the weights of these rows as a matrix of the shape (length of the range,
-    /// inputs).
+    /// The function calls `read(rows, out)` with consecutive ranges of row indices. Each call must
+    /// write the weights of these rows to `out`, in row-major order. `out` is part of the vector
+    /// `buffer`, which can be reused for further matrices. Its initial contents don't matter.
+    ///
+    /// ```
+    /// let mut buffer = Vec::new();
+    /// let w = kernels::F32Matrix::from_rows((3, 2), &mut buffer, |rows, out| {
+    ///     for (row, out) in rows.zip(out.chunks_exact_mut(2)) {
+    ///         out.fill(row as f32);
+    ///     }
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// let mut row = [0.0; 2];
+    /// w.read_row(1, &mut row);
+    /// assert_eq!(row, [1.0; 2]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// Returns the first error that `rows` returns.
-    ///
-    /// # Panics
-    ///
-    /// Panics if `rows` returns a matrix of the wrong shape.
-    pub fn from_rows<'a, E>(
+    /// Returns the first error that `read` returns.
+    pub fn from_rows<E>(
         shape: (usize, usize),
-        mut rows: impl FnMut(Range<usize>) -> Result<CowArray<'a, f32, Ix2>, E>,
+        buffer: &mut Vec<f32>,
+        mut read: impl FnMut(Range<usize>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Self, E> {
         let (outputs, inputs) = shape;
         let mut weights = F::with_room(shape);
-        let panels = (VALUES_PER_CALL / inputs.max(1) / ROWS).max(1);
-        for first in (0..outputs).step_by(panels * ROWS) {
-            let part = first..outputs.min(first + panels * ROWS);
-            let (expected, part) = ((part.len(), inputs), rows(part)?);
-            assert!(
-                part.dim() == expected,
-                "from_rows: rows of shape {:?} instead of {expected:?}",
-                part.dim()
-            );
-            weights.push_rows(&part);
+        let step = (VALUES_PER_CALL / inputs.max(1) / ROWS).max(1) * ROWS;
+        for first in (0..outputs).step_by(step) {
+            let rows = first..outputs.min(first + step);
+            let shape = (rows.len(), inputs);
+            let len = rows.len() * inputs;
+            if buffer.len() < len {
+                *buffer = zeros(len);
+            }
+            let block = &mut buffer[..len];
+            read(rows, block)?;
+            let block = ArrayView2::from_shape(shape, &*block);
+            weights.push_rows(&block.expect("as many elements"));
         }
         Ok(Self { weights, shape })
     }

@@ -83,9 +83,7 @@ fn fill_panel<W: Weight>(panel: &mut [MaybeUninit<W>], rows: &[f32], inputs: usi
             // SAFETY: The transposition writes to `to`, a mutable borrow of the temporary memory
             // `block`, which doesn't overlap its source `rows`.
             unsafe { transpose(&rows, { to }.raw_view_mut()) };
-            for (to, &x) in panel.iter_mut().zip(&*block) {
-                to.write(W::nearest(x));
-            }
+            W::round(block, panel);
         }
     });
 }

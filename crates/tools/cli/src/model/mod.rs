@@ -108,9 +108,6 @@ impl FoundModel {
             needed = needed.with(name, &[usize::try_from(bytes).unwrap_or(usize::MAX)])?;
         }
         begin_loading(&self.model, &needed)?;
-        if dtype == Dtype::Float32 {
-            return Ok(self.model.load()?.into());
-        }
         DecoderWeights::read(&self.model.config(), dtype, |name, rows, out| {
             Ok(self.model.read_rows(name, rows, out)?)
         })
