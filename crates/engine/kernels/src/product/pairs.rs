@@ -42,24 +42,26 @@ pub(crate) unsafe fn pair_up<'p, T: Weight>(
         let shape = (rows, length).strides((ROW_STRIDE, 1));
         return ArrayView2::from_shape(shape, pairs).expect("as many pairs");
     }
-    let mut numbers = [vec![0.0; rows], vec![0.0; rows]];
+    let zeros = vec![0.0; rows];
     for (pair, pairs) in (0..length).zip(pairs.chunks_exact_mut(rows)) {
-        for (at, numbers) in numbers.iter_mut().enumerate() {
-            match 2 * pair + at {
-                place if place < inner => {
-                    let column = matrix.column(place);
-                    match column.as_slice() {
-                        Some(column) => T::widen(column, numbers),
-                        None => {
-                            (numbers.iter_mut().zip(column)).for_each(|(to, x)| *to = x.value())
-                        }
-                    }
+        let first = matrix.column(2 * pair);
+        // SAFETY: The caller guarantees that the CPU supports the instruction set.
+        unsafe {
+            if 2 * pair + 1 == inner {
+                let first: Vec<f32> = first.iter().map(|x| x.value()).collect();
+                interleave(&first, &zeros, pairs);
+                continue;
+            }
+            let second = matrix.column(2 * pair + 1);
+            match (first.as_slice(), second.as_slice()) {
+                (Some(first), Some(second)) => interleave(first, second, pairs),
+                _ => {
+                    let [first, second] = [first, second]
+                        .map(|column| column.iter().map(|x| x.value()).collect::<Vec<f32>>());
+                    interleave(&first, &second, pairs);
                 }
-                _ => numbers.fill(0.0),
             }
         }
-        // SAFETY: The caller guarantees that the CPU supports the instruction set.
-        unsafe { interleave(&numbers[0], &numbers[1], pairs) };
     }
     let shape = (rows, length).strides((1, rows));
     ArrayView2::from_shape(shape, &*pairs).expect("as many pairs")
@@ -74,18 +76,28 @@ pub(crate) unsafe fn pair_up<'p, T: Weight>(
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(crate) unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
     const LANES: usize = 32;
-    for (row, pairs) in row.chunks(LANES).zip(pairs.chunks_mut(LANES / 2)) {
-        let mut numbers = [0.0f32; LANES];
-        T::widen(row, &mut numbers[..row.len()]);
-        // SAFETY: `numbers` contains 32 values, so 16 values can be loaded from index 0 and from
-        // index 16. The conversion from `__m512bh` to `__m512` is valid because both types have 512
-        // bits.
-        let rounded = unsafe {
-            let [low, high] = [0, 16].map(|at| _mm512_loadu_ps(numbers.as_ptr().add(at)));
-            std::mem::transmute::<__m512bh, __m512>(_mm512_cvtne2ps_pbh(high, low))
-        };
-        store_first(rounded, pairs);
+    let (blocks, rest) = row.as_chunks::<LANES>();
+    let (pairs_of_blocks, pairs_of_rest) = pairs.split_at_mut(blocks.len() * LANES / 2);
+    for (block, pairs) in blocks
+        .iter()
+        .zip(pairs_of_blocks.chunks_exact_mut(LANES / 2))
+    {
+        // SAFETY: The block contains 32 values, so 16 values can be loaded from index 0 and from
+        // index 16.
+        let [low, high] = unsafe { [0, 16].map(|at| T::load16(block.as_ptr().add(at))) };
+        store_first(round(low, high), pairs);
     }
+    if !rest.is_empty() {
+        let [low, high] = [0, 16].map(|at| load_first(&rest[at.min(rest.len())..]));
+        store_first(round(low, high), pairs_of_rest);
+    }
+}
+
+/// Rounds 32 values to bf16. In the result, the values of `low` come before those of `high`.
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn round(low: __m512, high: __m512) -> __m512 {
+    // SAFETY: Both types have 512 bits.
+    unsafe { std::mem::transmute::<__m512bh, __m512>(_mm512_cvtne2ps_pbh(high, low)) }
 }
 
 /// Rounds two neighboring columns of a matrix, `first` and `second`, to bf16 and writes one pair to
@@ -95,29 +107,32 @@ pub(crate) unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
 ///
 /// The CPU must support AVX-512F, AVX512-BW and AVX512-BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn interleave(first: &[f32], second: &[f32], pairs: &mut [f32]) {
+unsafe fn interleave<T: Weight>(first: &[T], second: &[T], pairs: &mut [f32]) {
     const LANES: usize = 16;
     let order = std::array::from_fn::<u16, 32, _>(|at| (at / 2 + at % 2 * LANES) as u16);
     // SAFETY: `order` contains 32 values of 16 bits.
     let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
     let both = first.chunks(LANES).zip(second.chunks(LANES));
     for ((first, second), pairs) in both.zip(pairs.chunks_mut(LANES)) {
-        let [low, high] = [first, second].map(|part| load_first(part));
-        // SAFETY: Both register types have 512 bits.
-        let rounded =
-            unsafe { std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) };
+        let rounded = _mm512_castps_si512(round(load_first(first), load_first(second)));
         let paired = _mm512_permutexvar_epi16(order, rounded);
         store_first(_mm512_castsi512_ps(paired), pairs);
     }
 }
 
-/// Loads all values of `numbers`, at most 16, into a vector register and sets the remaining lanes
-/// of the register to 0.
+/// Loads the first 16 values of `numbers` into a vector register, after converting them to `f32`.
+/// If there are fewer values, the remaining lanes of the register are set to 0.
 #[target_feature(enable = "avx512f")]
-fn load_first(numbers: &[f32]) -> __m512 {
-    let mask = u16::MAX >> (16 - numbers.len());
-    // SAFETY: The mask excludes all lanes beyond the end of `numbers`.
-    unsafe { _mm512_maskz_loadu_ps(mask, numbers.as_ptr()) }
+fn load_first<T: Weight>(numbers: &[T]) -> __m512 {
+    const LANES: usize = 16;
+    if numbers.len() >= LANES {
+        // SAFETY: 16 values are readable.
+        return unsafe { T::load16(numbers.as_ptr()) };
+    }
+    let mut block = [0.0; LANES];
+    T::widen(numbers, &mut block[..numbers.len()]);
+    // SAFETY: `block` contains 16 values.
+    unsafe { _mm512_loadu_ps(block.as_ptr()) }
 }
 
 /// Stores as many lanes as `to` has elements, at most 16.
