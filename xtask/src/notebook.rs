@@ -78,7 +78,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .count();
     }
     if let Some(how) = how {
-        print(&format!("the book's text: {how}\n"))?;
+        print(&format!(
+            "Some cells read the story \"The Answering Bell\", so their output differs from the book's. To use the book's text, specify {how}.\n"
+        ))?;
     }
     ensure!(
         lost == 0,
@@ -185,7 +187,7 @@ fn text_of(cell: &Cell) -> String {
         (Outcome::Ran(record), _) => output(record),
         (Outcome::Skipped(why), Some(printed)) => {
             format!(
-                "(This cell isn't run here because {why}. The output in the document is:)\n{printed}\n"
+                "(This cell isn't run here because {why}. The document shows this output:)\n{printed}\n"
             )
         }
         (Outcome::Skipped(why), None) => format!("(This cell isn't run here because {why}.)\n"),
@@ -199,12 +201,8 @@ fn text_of(cell: &Cell) -> String {
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     let instead = match record.kind {
-        Kind::OtherText => {
-            Some("This is the output for \"The Answering Bell\". For the book's text it is:")
-        }
-        Kind::SmallModel => {
-            Some("This is the output of the small model of section 5.2. The book's model gives:")
-        }
+        Kind::OtherText => Some("The output for the book's text:"),
+        Kind::SmallModel => Some("The output of the book's model:"),
         _ => None,
     };
     if let (Some(instead), Some(printed)) = (instead, &record.printed) {
@@ -214,7 +212,7 @@ fn output(record: &Record) -> String {
         && ![Kind::Changed, Kind::OtherText, Kind::SmallModel].contains(&record.kind)
         && !differences(&record.ours, printed).is_empty()
     {
-        output += &format!("\n(The output in the document is:)\n{printed}\n");
+        output += &format!("\n(The document shows this output:)\n{printed}\n");
     }
     let faults = &record.verdict.faults;
     if !faults.is_empty() {

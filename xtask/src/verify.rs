@@ -198,7 +198,7 @@ impl Report {
         }
         lines += &self.reasons;
         if let Some(how) = self.how_to_give_text {
-            lines += &format!("the book's text: {how}\n");
+            lines += &format!("to compare the cells that require the book's text, specify {how}\n");
         }
         print(&lines)?;
         let names = self.failed.join("\n  ");
