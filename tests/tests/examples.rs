@@ -137,7 +137,7 @@ fn each_example_does_what_it_says() {
 
     let output = run("pipeline", &[]);
     assert!(
-        output.contains("the same batch 51 as the first run; its first window is ["),
+        output.contains("the same windows as the first run; the first window is ["),
         "{output}"
     );
 

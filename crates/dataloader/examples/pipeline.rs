@@ -68,7 +68,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(resumed.next_batch(&mut rng)?, expected);
     let first = expected.input_ids.row(0).to_vec();
     println!(
-        "the resumed run read the same batch 51 as the first run; its first window is {first:?}"
+        "in batch 51, the resumed run read the same windows as the first run; \
+        the first window is {first:?}"
     );
     Ok(())
 }

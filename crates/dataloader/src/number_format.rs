@@ -74,10 +74,10 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
     if different.len() >= 4 && different.iter().all(|id| id % 256 == 0) {
         return Some("big-endian numbers");
     }
-    // This condition detects files that may contain 32-bit or 64-bit floating-point numbers. The
-    // 16-bit numbers at even positions are the low-order bits of these numbers, so they are 0 if
-    // all of the floating-point numbers are small integers. Otherwise, the 16-bit numbers at odd
-    // positions have many distinct values.
+    // If a file contains 32-bit or 64-bit floating-point numbers, one of two conditions is true.
+    // Either the 16-bit numbers at even positions, which contain only bits of mantissas, are all 0,
+    // because all of the floating-point numbers are small integers. Or the 16-bit numbers at odd
+    // positions have many distinct values. `is_wide` is true in both cases.
     let is_wide = zero(0, 2) || at(1, 2).collect::<HashSet<_>>().len() >= MIN;
     if (is_wide && is_floats(head)) || is_half_floats(different) {
         return Some("floating-point numbers");
@@ -114,15 +114,16 @@ fn is_half_floats(different: &HashSet<u64>) -> bool {
 /// largest upper byte. In a file of 16-bit IDs, however, the lower bytes take all values up to 255,
 /// unless all IDs are less than 256.
 fn is_bytes(different: &HashSet<u64>) -> bool {
-    /// Limit for the largest upper byte of the 16-bit numbers. If this byte isn't less than the
-    /// limit, nearly all lower bytes are no larger than it even in a file of 16-bit IDs. The
-    /// function then returns false, because it can't distinguish such a file from a file with one
-    /// byte per ID.
+    /// Exclusive upper limit for the largest upper byte of the 16-bit numbers. If the largest upper
+    /// byte reaches this limit, nearly all lower bytes are no larger than it even in a file of
+    /// 16-bit IDs. Such a file can't be told apart from a file with one byte per ID, so `is_bytes`
+    /// returns false.
     const MAX: u64 = 240;
     let most = different.iter().map(|id| id / 256).max().unwrap_or(0);
-    // In a file of 16-bit IDs, the lower bytes are almost random. The probability that none of them
-    // is greater than `most`, the largest upper byte, would then be about 2^-bits. The file is
-    // assumed to contain one byte per ID only if this probability is less than 2^-30.
+    // If the file contained 16-bit IDs, its lower bytes would be almost random. The probability
+    // that none of them is greater than `most`, the largest upper byte, would be about 2 to the
+    // power of `-bits`. The file is assumed to contain one byte per ID only if this probability is
+    // less than 2^-30.
     let bits = different.len() as f64 * (256.0 / (most + 1) as f64).log2();
     (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }

@@ -84,8 +84,8 @@ fn stamp(file: &File) -> io::Result<Stamp> {
     Ok((found.len(), found.modified().ok()))
 }
 
-/// Maximum number of blocks of a file that are hashed. A block has 16 KiB, so files of up to 16 MiB
-/// are hashed completely. Larger files are hashed only in part.
+/// Maximum number of blocks of a file that are hashed. The size of a block is 16 KiB, so files of
+/// up to 16 MiB are hashed completely. Of a larger file, only 1,024 blocks are hashed.
 const BLOCKS: u64 = 1024;
 /// Number of bytes in a block.
 const BLOCK: u64 = 16 << 10;

@@ -1,5 +1,5 @@
-//! Tests corpora that are joined from several parts, mixes of several data loaders, and files of
-//! token IDs that are written in several steps.
+//! Tests corpora that are assembled from several parts, mixes that combine several data loaders,
+//! and files of token IDs that are written in several steps.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -50,9 +50,9 @@ proptest! {
         let (start, end) = (range.0.min(whole.len()), range.1.min(whole.len()));
         let range = start.min(end)..start.max(end);
         prop_assert_eq!(&corpus.read(range.clone()).unwrap()[..], &whole[range.clone()]);
-        // Splitting the joined corpus must not change the IDs. The second part of the split corpus
-        // must begin with the same range, even if the range extends over several of the original
-        // corpora.
+        // Splitting the joined corpus must not change the IDs. If the corpus is split at the start
+        // of `range`, its second part must begin with the IDs of `range`, even if these IDs come
+        // from several of the original corpora.
         let (_, rest) = corpus.split_at(range.start);
         prop_assert_eq!(&rest.read(..range.len()).unwrap()[..], &whole[range]);
     }
@@ -80,8 +80,9 @@ proptest! {
     }
 }
 
-/// While the file of a mix is too short, reading fails. When it is complete again, the mix must
-/// continue with the same batches and random numbers as a mix whose file was never damaged.
+/// If a data loader of a mix reads from a file that has been truncated, the mix returns an error.
+/// After the file has been restored, the mix must continue with the same batches and random numbers
+/// as if the file had never been truncated.
 #[test]
 fn a_mix_continues_as_if_a_read_error_had_not_happened() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,8 +21,9 @@ use generate::{AsWeights, Decoder, GenerateError, generate_text_simple, greedy_i
 const GUESSES: usize = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Untrained models rarely agree. To have something to accept, the small model of this example
-    // consists of the embeddings, the first block and the output layer of the large one.
+    // Two untrained models rarely predict the same token. So that the large model accepts some of
+    // the small model's guesses, this example builds the small model from the embeddings, the first
+    // block and the output layer of the large one.
     let config = GptConfig {
         vocab_size: 200,
         context_length: 64,
@@ -67,7 +68,8 @@ fn speculate<S: AsWeights, L: AsWeights>(
     let guesses = draft.tokens()[before..].to_vec();
     target.push(&guesses)?;
     let logits = target.advance_all()?; // (pending, vocab_size)
-    // The row before the first guess chooses the token that the first guess has to match.
+    // The row with the index `first` contains the large model's logits at the position of the first
+    // guess. This guess is accepted if it is the most probable token according to these logits.
     let first = logits.nrows() - 1 - GUESSES;
     for (accepted, row) in logits.rows().into_iter().skip(first).enumerate() {
         let chosen = greedy_id(&row)?;

@@ -255,8 +255,8 @@ impl<W: AsWeights> Decoder<W> {
     ///
     /// If the hook changes the residual stream, the change also affects tokens that are appended to
     /// the text later, because the keys and values in the cache are computed from the changed
-    /// residual stream. If the text is longer than the context, each step processes all tokens that
-    /// the model sees again, and the hook is called for all of them.
+    /// residual stream. If the text is longer than the context, each step has to process every
+    /// token in the context anew, and the hook is called for all of these tokens.
     ///
     /// ```
     /// use generate::Decoder;

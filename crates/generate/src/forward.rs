@@ -162,9 +162,9 @@ fn finish(block: &BlockRef<'_>, hidden_dim: usize, x: &mut Rows, context: &Rows)
     **x += &*branch;
 }
 
-/// Computes the logits of each row of `x` and writes them to the sequences whose logits were
-/// requested. `x` has the shape (rows, emb_dim) and contains one row for each row of the requested
-/// logits, in the same order.
+/// Computes one row of logits from each row of `x` and writes the rows to the sequences that have
+/// requested logits. `x` has the shape (rows, emb_dim). Its rows are in the same order as the
+/// requested rows of logits.
 fn logits(weights: WeightsRef<'_>, sequences: &mut [Sequence<'_>], x: &Rows, vocab_size: usize) {
     let wanted = sequences.iter_mut().filter_map(|of| of.logits.as_mut());
     let mut wanted: Vec<&mut ArrayViewMut2<f32>> = wanted.collect();

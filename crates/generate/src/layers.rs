@@ -103,9 +103,9 @@ impl Packed {
         })
     }
 
-    /// Converts one row of the matrix to f32 and writes it to `out`, of shape (inputs). For
-    /// example, the row of a token embedding with the index of a token ID is the embedding of this
-    /// token.
+    /// Converts one row of the matrix to f32 and writes it to `out`, which has the shape (inputs).
+    /// For example, if the matrix is a token embedding, the row with the index `id` is the
+    /// embedding of the token with this ID.
     pub(crate) fn read_row(&self, row: usize, out: &mut [f32]) {
         match self {
             Self::F32(matrix) => matrix.read_row(row, out),

@@ -119,9 +119,9 @@ impl DecoderWeights {
     }
 }
 
-/// Converts a model to weights in f32, and rearranges its matrices in place. If a field of the
-/// model doesn't match the model's configuration, the conversion leaves the model unchanged, and
-/// decoders that use it return an error that contains the name of the field.
+/// Uses the f32 weights of a model, whose matrices are rearranged in place. If a field of the model
+/// doesn't match the model's configuration, the conversion leaves the model unchanged, and decoders
+/// that use it return an error that contains the name of the field.
 impl From<GptModel> for DecoderWeights {
     fn from(model: GptModel) -> Self {
         match model.check() {
@@ -131,7 +131,7 @@ impl From<GptModel> for DecoderWeights {
     }
 }
 
-/// Converts a shared model to weights in f32, without copying the model.
+/// Uses the f32 weights of a model that is shared through an [`Arc`]. The model isn't copied.
 impl From<Arc<GptModel>> for DecoderWeights {
     fn from(model: Arc<GptModel>) -> Self {
         Self(Form::Model(model))

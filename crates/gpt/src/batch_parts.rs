@@ -24,8 +24,9 @@ use crate::{GptError, GptModel};
 /// Largest number of parts into which a batch is divided.
 const MAX_PARTS: usize = 4;
 
-/// Largest number of weights in a model whose batches are divided into parts. Each part needs
-/// memory for its own gradients, which is 8 MiB for a model of this size.
+/// Maximum number of weights of a model for which batches are divided into parts. The batches of
+/// larger models aren't divided, because each part needs memory for its own gradients. In a model
+/// of this size, the gradients of a part occupy 8 MiB.
 const MAX_PARAMETERS: usize = 1 << 21;
 
 /// A training step that divides the batch among the threads, together with the memory that it

@@ -94,9 +94,9 @@ fn the_bits_are_those_of_any_number_of_threads() {
             assert!(on(threads, in_parts) == one, "{threads} threads");
         }
     }
-    // Check that training in bf16 really computes matrix products in bf16 if the batch is divided
-    // into parts, which means that the loss and the gradients differ from those in f32. Training in
-    // f32 afterwards must produce the same results as before.
+    // Check that training in bf16 also computes matrix products in bf16 if the batch is divided
+    // into parts. The loss and the gradients must therefore differ from those of training in f32.
+    // Training in f32 afterwards must produce the same results as before.
     let (exact, in_f32) = gradients(config(true), Dtype::Float32, true);
     let (loss, in_bf16) = gradients(config(true), Dtype::BFloat16, true);
     assert!(loss != exact && in_f32 != in_bf16);

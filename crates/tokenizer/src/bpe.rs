@@ -89,9 +89,9 @@ pub struct BpeConfig {
     /// text. In GPT-2's vocabulary, this token has the last ID instead. The type `ModelTokenizer`
     /// of the crate `model-tokenizer` trains such a vocabulary.
     pub alphabet: Vec<Vec<u8>>,
-    /// Function that divides text into pieces by returning the first piece of a string. Pieces are
-    /// encoded separately, so a token never contains bytes from two pieces. The default is
-    /// [`gpt2_piece`].
+    /// Function that returns the first piece of a string. The encoding calls it repeatedly to
+    /// divide a text into pieces. The pieces are encoded separately, so a token never contains
+    /// bytes from two pieces. The default is [`gpt2_piece`].
     ///
     /// The function is called once for each piece. Its argument is all of the text that isn't
     /// divided yet and is never empty. The function must return a prefix of its argument. If the
@@ -501,9 +501,9 @@ impl Bpe {
     /// [`NO_TOKEN`], returns the first byte of `text` for which the vocabulary has no token.
     /// Otherwise, all bytes were encoded, and this method returns `None`.
     ///
-    /// Some tokenizers add a space in front of the text before they encode it. If `ids` includes
-    /// [`NO_TOKEN`] although the vocabulary has a token for each byte of `text`, the added space
-    /// must be the byte without a token, so this method returns `b' '`.
+    /// Some tokenizers add a space in front of the text before they encode it. If the vocabulary
+    /// has a token for each byte of `text` and `ids` nevertheless includes [`NO_TOKEN`], the byte
+    /// without a token can only be the added space, so this method returns `b' '`.
     pub fn missing_byte(&self, text: &str, ids: &[u32]) -> Option<u8> {
         let has_no_id = |byte: &u8| self.byte_ids[usize::from(*byte)] == NO_TOKEN;
         let is_missing = self.byte_ids.contains(&NO_TOKEN) && ids.contains(&NO_TOKEN);

@@ -41,8 +41,8 @@ pub enum TokenizerError {
         /// The missing token.
         token: &'static str,
     },
-    /// The vocabulary has no token for a single byte, so text that contains this byte can't be
-    /// encoded.
+    /// One of the 256 bytes has no token in the vocabulary, so text that contains this byte can't
+    /// be encoded.
     #[error("the vocabulary must contain a token for each byte, but it has none for {byte:#04x}")]
     MissingByte {
         /// The byte without a token.

@@ -125,10 +125,11 @@ pub fn gpt2_pieces(text: &str) -> Vec<&str> {
     pieces(text, gpt2_piece).collect()
 }
 
-/// Returns an iterator over the pieces into which `text` is divided before its bytes are merged to
-/// tokens. The function `divide` must return the first piece of a string. It is called repeatedly
-/// with the text that isn't divided yet. If it returns an empty string, this text becomes a single
-/// piece, because otherwise the iterator would never end.
+/// Returns an iterator over the pieces into which `text` is divided before its bytes are merged
+/// into tokens. The function `divide` must return the first piece of its argument. It is called
+/// repeatedly with the text that remains after the previous piece. If it returns an empty string,
+/// all of the remaining text becomes a single piece, because otherwise the iterator would never
+/// end.
 ///
 /// # Panics
 /// The iterator panics if `divide` returns a string that isn't a prefix of its argument.

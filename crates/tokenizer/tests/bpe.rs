@@ -89,8 +89,9 @@ fn a_run_of_any_character_is_encoded_and_trained_on_in_linear_time() {
     }
 }
 
-/// The function that divides text into pieces is called with the whole rest of the text. If it
-/// returns an empty string, the rest becomes one piece. Anything other than a prefix is a mistake.
+/// The function that divides text into pieces is called with all of the remaining text. If it
+/// returns an empty string, the remaining text becomes a single piece. If it returns anything other
+/// than a prefix of the remaining text, training and encoding must panic.
 #[test]
 fn a_division_into_anything_but_prefixes_panics_with_both_texts() {
     fn nothing(text: &str) -> &str {

@@ -88,8 +88,8 @@ impl TorchRng {
         }
     }
 
-    /// Returns this generator with another PyTorch build, whose random numbers it reproduces from
-    /// then on. The position in the sequence of draws doesn't change.
+    /// Switches this generator to another PyTorch build and returns it. From then on, it reproduces
+    /// the random numbers of that build. Its position in the sequence of draws doesn't change.
     #[must_use]
     pub fn with_build(self, build: Build) -> Self {
         Self { build, ..self }

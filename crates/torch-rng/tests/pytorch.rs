@@ -41,9 +41,10 @@ fn every_draw_equals_that_of_a_file_named_by_the_environment() {
 /// Each line contains an operation and its results. Performs these operations and compares the
 /// results. Returns the PyTorch build that the first line of the fixture specifies.
 ///
-/// Usually, each line of the fixture starts with a new generator, whose seed is in the line.
-/// However, a line continues with the generator of the preceding line in two cases: if its seed is
-/// `-`, or if both lines have the same seed and the same operation, which is `randn` or `loader`.
+/// For most lines of the fixture, a new generator is created with the seed in the line. In two
+/// cases, a line continues with the generator of the preceding line instead: if the seed in the
+/// line is `-`, or if both lines have the same seed and both contain the operation `randn` or both
+/// contain the operation `loader`.
 fn check(fixture: &str) -> Build {
     let mut lines = fixture.lines();
     let build = parse(
@@ -95,7 +96,8 @@ fn check(fixture: &str) -> Build {
     build
 }
 
-/// Performs one operation of a fixture and returns the drawn values in the format of the fixture.
+/// Performs the random operation that a line of a fixture describes. Returns the generated values
+/// as strings, in the format that the fixture uses.
 fn draw(rng: &mut TorchRng, operation: &str, arguments: &[&str], listed: usize) -> Vec<String> {
     let n = || parse::<usize>(arguments[0]);
     match operation {

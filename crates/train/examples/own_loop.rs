@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} parameters", model.num_parameters());
     let mut grads = GptModel::zeros(config)?;
     // A `LoopState` contains all values that the training loop changes. The program saves these
-    // values to a single file, from which an interrupted training can be resumed.
+    // values to a single file, from which an interrupted training run can be resumed.
     let mut state = LoopState {
         step: 0,
         batches: Batches::new(loader.clone()),

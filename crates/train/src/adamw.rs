@@ -221,8 +221,8 @@ impl AdamW {
                 None => "missing".to_owned(),
             };
             panic!(
-                "AdamW: element {i} of the {what} is {}, but in the weights for which the optimizer \
-                was created, it is {}; create an optimizer for these weights",
+                "AdamW: tensor {i} of the {what} is {}, but tensor {i} of the weights for which \
+                the optimizer was created is {}; create a new optimizer for the current weights",
                 describe(&found),
                 describe(&self.weights)
             );
@@ -388,8 +388,8 @@ mod tests {
 
     #[test]
     #[should_panic(
-        expected = "element 0 of the gradients is W_key.weight of the shape [8, 8], but in \
-                               the weights for which the optimizer was created, it is W_query.weight"
+        expected = "tensor 0 of the gradients is W_key.weight of the shape [8, 8], but tensor 0 of \
+                    the weights for which the optimizer was created is W_query.weight"
     )]
     fn gradients_of_another_weight_of_the_same_shape_are_refused() {
         let query = |name: &str, _: &[usize]| name.starts_with("W_query");

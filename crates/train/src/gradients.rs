@@ -26,10 +26,12 @@ pub(crate) struct StepGradients {
 
 #[derive(Debug)]
 enum Sum {
-    /// The complete sum, if the run isn't shared.
+    /// The sums of the gradients of all weights. This variant is used if the training run isn't
+    /// shared by several processes (ranks).
     Whole(Box<GptModel>),
-    /// The sums of the gradients that this rank needs, because several ranks share the run. A rank
-    /// needs only the gradients of the weights that it updates.
+    /// The sums of the gradients of the weights that this rank updates. This variant is used if
+    /// several ranks share the training run. Each rank then updates only some of the weights, so it
+    /// doesn't need the gradients of the others.
     Parts(Vec<Vec<f32>>),
 }
 
@@ -42,8 +44,9 @@ impl StepGradients {
         })
     }
 
-    /// Discards the sums for all weights except those that this rank updates, because several ranks
-    /// share the run. This method must be called before the first batch of a step.
+    /// Discards the sums of the gradients of all weights except those that this rank updates. This
+    /// method is called if several ranks share the training run, because the other ranks update the
+    /// other weights. It must be called before the first batch of a step.
     pub(crate) fn share(&mut self, ranks: &dyn Ranks) {
         if let Sum::Whole(sum) = &mut self.sum {
             let own = own_parts(ranks, slices(&mut **sum)).into_iter();
@@ -52,9 +55,9 @@ impl StepGradients {
     }
 
     /// Performs the forward pass and the backward pass for one batch, and returns the loss. If
-    /// `in_sum` is true and the run isn't shared, the gradients are added to the sum directly.
-    /// Otherwise, they are stored in the batch buffer, and the caller must call
-    /// [`add_round`](Self::add_round) afterwards.
+    /// `in_sum` is true and this process doesn't share the training run with others, the gradients
+    /// are added directly to the sum of the step's gradients. Otherwise, they are stored in a
+    /// separate buffer, and the caller must call [`add_round`](Self::add_round) afterwards.
     pub(crate) fn compute(
         &mut self,
         model: &GptModel,
@@ -83,8 +86,9 @@ impl StepGradients {
         }
     }
 
-    /// Returns the sums for the weights that this rank updates. There is one slice for each part of
-    /// a weight. The documentation of `shards.rs` describes how the weights are divided into parts.
+    /// Returns the sums of the gradients of the weights that this rank updates. The result contains
+    /// one slice for each part of a weight. The documentation of `shards.rs` describes how the
+    /// weights are divided into parts.
     pub(crate) fn own_sums(&mut self, ranks: &dyn Ranks) -> Vec<&mut [f32]> {
         match &mut self.sum {
             Sum::Whole(sum) => own_parts(ranks, slices(&mut **sum)),

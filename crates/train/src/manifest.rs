@@ -1,7 +1,6 @@
 //! Reading and writing the file manifest.json of a checkpoint. The manifest contains the ID of the
-//! run, the number of the save, the number of optimizer steps, the validation loss, and the length
-//! and the SHA-256 hash of each other file. It is written after all other files have been stored on
-//! disk.
+//! run, the save number, the number of optimizer steps, the validation loss, and the length and the
+//! SHA-256 hash of each other file. It is written after all other files have been stored on disk.
 //!
 //! A folder without a manifest isn't treated as a checkpoint.
 
@@ -26,9 +25,9 @@ pub(crate) const MANIFEST_FILE: &str = "manifest.json";
 /// Maximum size in bytes of the files manifest.json and state.json.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Exclusive upper limit for the number of a save and for the number of optimizer steps. A manifest
-/// in which one of these numbers reaches the limit is rejected as damaged. The limit ensures that
-/// incrementing the numbers can't overflow.
+/// Exclusive upper limit for the save number of a checkpoint and for its number of optimizer steps.
+/// A manifest in which one of these numbers reaches the limit is rejected as damaged. The limit
+/// ensures that incrementing the numbers can't overflow.
 const MAX_SAVES: u64 = 1 << 53;
 
 /// Name of the file in a checkpoint that contains the optimizer's moments.
@@ -184,7 +183,7 @@ impl Manifest {
 
     /// Returns whether `folder` is one of the two possible names of this checkpoint's folder. The
     /// usual name contains only the number of steps. If that name already existed when the
-    /// checkpoint was saved, the name also contains the number of the save.
+    /// checkpoint was saved, the name also contains the save number.
     pub(crate) fn is_in(&self, folder: &str) -> bool {
         let name = Self::folder_name(self.step);
         folder == name || folder == format!("{name}.{}", self.number)

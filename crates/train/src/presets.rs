@@ -91,7 +91,8 @@ pub const STORY: Preset = Preset {
     },
     // With this vocabulary size, every pair of tokens that occurs more than once in the project's
     // short story is merged, so most words become a single token. With a smaller vocabulary, some
-    // words would be split into several tokens, and the model would mix up these words.
+    // words would be split into several tokens, and the model would mix up words that have tokens
+    // in common.
     tokenizer: PresetTokenizer::Bpe(1221),
     training: PresetTraining {
         batch_size: 16,

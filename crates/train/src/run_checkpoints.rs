@@ -3,7 +3,7 @@
 //!
 //! After all files of a checkpoint have been written to a temporary folder, the folder gets its
 //! final name by a single rename. A checkpoint that has its final name is therefore complete. Its
-//! manifest contains the ID of the run, the number of the save and the validation loss, which is
+//! manifest contains the ID of the run, the save number and the validation loss, which is
 //! sufficient to find the newest and the best checkpoint of a run.
 
 use std::path::{Path, PathBuf};
@@ -121,13 +121,13 @@ impl RunCheckpoints {
         validated.min_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// Returns this list of a run's checkpoints unchanged if at least one checkpoint is intact, or
-    /// if the run has no checkpoints at all.
+    /// Returns this list of a run's checkpoints if it is empty or if at least one of the
+    /// checkpoints is intact. If all checkpoints are damaged, returns an error instead.
     ///
     /// # Errors
     ///
-    /// Returns an error that describes the problem with one of the checkpoints if all checkpoints
-    /// are damaged.
+    /// If all checkpoints are damaged, returns an error that describes the problem with one of
+    /// them.
     pub(crate) fn or_damaged(mut self) -> Result<Self, TrainError> {
         match self.damaged.take_if(|_| self.whole.is_empty()) {
             Some(error) => Err(error),

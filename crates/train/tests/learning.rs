@@ -1,8 +1,8 @@
 //! Checks that training computes the right losses and weights, and that it rejects invalid
 //! settings.
 //!
-//! The results of training must not depend on the number of threads. That isn't checked here, but
-//! by the test `threads` of the workspace and by the tests of the crate `gpt`.
+//! The results of training must not depend on the number of threads. This requirement is checked
+//! elsewhere, by the workspace's test `threads` and by the tests of the crate `gpt`.
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;

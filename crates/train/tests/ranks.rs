@@ -173,10 +173,10 @@ fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
             trainer.optimizer().num_parameters()
         });
         assert_eq!(own.iter().sum::<usize>(), moments);
-        // Each rank must store only its part of the moments: those of at most `most_blocks` blocks
-        // of the token embedding, and of equally many blocks of the output layer. The limit also
-        // includes the moments of all other weights, because these weights are so small that rank 0
-        // stores all of their moments.
+        // Each rank must store only its part of the moments. For the token embedding and for the
+        // output layer, these are the moments of at most `most_blocks` blocks each. The limit also
+        // leaves room for the moments of all other weights, which are so small that rank 0 stores
+        // all of their moments.
         let most = 2 * (2 * most_blocks * 16 * 1024) + (moments - 2 * (2 * 70_000 * 8));
         assert!(own.iter().all(|&n| n <= most), "{size} ranks: {own:?}");
         let checkpoint = train::latest_checkpoint(&folder).unwrap();

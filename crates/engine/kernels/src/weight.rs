@@ -40,7 +40,8 @@ pub(crate) trait Weight: Copy + Send + Sync {
     fn widen(from: &[Self], to: &mut [f32]) {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
-            // SAFETY: The CPU has the instruction set of the function, as `has_avx2` has verified.
+            // SAFETY: `has_avx2` has verified that the CPU supports the instruction set of the
+            // function.
             return unsafe { widen_by_8(from, to) };
         }
         to.iter_mut().zip(from).for_each(|(to, w)| *to = w.value());

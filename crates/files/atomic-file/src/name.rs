@@ -53,8 +53,9 @@ pub fn is_system_file(name: &OsStr) -> bool {
 /// `notes.txt`. Other system files contain nothing of value, so they may always be deleted.
 pub(crate) fn is_system_file_of(name: &OsStr, ours: impl Fn(&OsStr) -> bool) -> bool {
     match name.as_encoded_bytes().strip_prefix(ATTRIBUTES.as_bytes()) {
-        // This program creates only files whose names are valid UTF-8, so an attribute file with
-        // another name doesn't belong to one of them.
+        // This program creates only files whose names are valid UTF-8. If the part of the name
+        // after `._` isn't valid UTF-8, the attribute file doesn't belong to a file of this
+        // program.
         Some(file) => str::from_utf8(file).is_ok_and(|file| ours(file.as_ref())),
         None => is_system_file(name),
     }

@@ -85,9 +85,9 @@ pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
 ///
 /// # Errors
 ///
-/// Returns an error of kind [`ErrorKind::FileTooLarge`] if the file has more than `limit` bytes, an
-/// error that is described at [`open_file`] if the file can't be opened, and another error if it
-/// can't be read.
+/// Returns an error of kind [`ErrorKind::FileTooLarge`] if the file has more than `limit` bytes. If
+/// the file can't be opened, returns one of the errors of [`open_file`]. Also returns an error if
+/// the file can't be read.
 pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, FileError> {
     let path = path.as_ref();
     let failed = FileError::at(path, "read");

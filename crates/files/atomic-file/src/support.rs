@@ -18,8 +18,8 @@ use crate::replace::rename_to_new;
 /// safe. Returns `None` if the file system supports all of these features.
 ///
 /// `path` is the file that the program is going to write. It doesn't have to exist, and it isn't
-/// changed. The function tests the features with an empty temporary file in the same folder, which
-/// it deletes afterwards.
+/// changed. To find out which features the file system supports, the function creates an empty
+/// temporary file in the same folder and deletes it afterwards.
 ///
 /// ```
 /// let path = std::env::temp_dir().join("ids.bin");

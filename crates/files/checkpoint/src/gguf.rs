@@ -349,8 +349,9 @@ fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     }
 }
 
-/// Returns the number format of a tensor in a file that was requested in the format `of_file`. Some
-/// tensors require another format, as described at [`GGUF_DTYPES`].
+/// Returns the number format in which a tensor is stored if the caller of [`save_gguf`] has
+/// requested the format `of_file`. Some tensors must be stored in a different format, as described
+/// at [`GGUF_DTYPES`].
 fn dtype_of(item: &LazyTensor<'_>, of_file: Dtype) -> Dtype {
     match item.shape[..] {
         [_, columns] if item.name != "position_embd.weight" => match of_file {

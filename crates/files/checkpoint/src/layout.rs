@@ -30,8 +30,8 @@ pub(crate) struct FileTensor {
     /// concatenated along the last axis if the tensor is transposed, and along the first axis
     /// otherwise.
     pub(crate) shape: Vec<usize>,
-    /// Whether the tensor has the shape (in, out), although its parameters have the shape (out,
-    /// in).
+    /// Whether the file stores the tensor transposed, in the shape (in, out), although the
+    /// corresponding parameters of the model have the shape (out, in).
     pub(crate) transposed: bool,
     /// Names of the parameters, in the order in which they are concatenated in the tensor. All of
     /// these parameters have the same shape.

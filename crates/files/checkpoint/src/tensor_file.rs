@@ -27,7 +27,8 @@ use tensor_ops::engine::transpose_into;
 use crate::encoding::decode;
 use crate::error::{CheckpointError, in_tensor, invalid, io as io_error};
 
-/// Maximum size of a header in bytes. The header of GPT-2 XL has about 60,000 bytes.
+/// Maximum size of a header in bytes. For comparison, the header of GPT-2 XL is about 60,000 bytes
+/// long.
 pub(crate) const MAX_HEADER_BYTES: u64 = 2 << 20;
 
 /// Key in the header under which a safetensors file stores its metadata. All other keys in the
@@ -111,7 +112,7 @@ impl TensorFile {
 
     /// Reads columns of a matrix from the file, beginning with column `first`, and stores each
     /// column as a row of `out`. In other words, `out[o][i]` is the element `[i][first + o]` of the
-    /// matrix. This is how a matrix is loaded that is transposed in the file.
+    /// matrix. This method is intended for matrices that are stored transposed in the file.
     ///
     /// # Errors
     ///

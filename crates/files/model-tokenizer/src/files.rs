@@ -47,8 +47,8 @@ const OTHER_KINDS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Maximum size in bytes of a file that this crate reads. For comparison, the file of a vocabulary
-/// with 200,000 tokens has about 20 MB.
+/// Maximum size, in bytes, of a file that this crate reads. For comparison, a file with a
+/// vocabulary of 200,000 tokens is about 20 MB in size.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The contents of each file, by the name of the file.

@@ -28,8 +28,8 @@ const MAX_IDS_PER_TOKEN: usize = 16;
 /// memory as the tokens themselves.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
-/// The way in which a tokenizer converts text to tokens: either as bytes, which a byte pair
-/// encoding combines to tokens, or character by character.
+/// The way in which a tokenizer converts text to tokens. Either a byte pair encoding merges the
+/// bytes of the text into tokens, or the text is encoded character by character.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// Text is encoded as bytes. In the tokenizer's files, each byte is represented by a printable
@@ -152,7 +152,8 @@ impl TokenizerSpec {
         Ok(files)
     }
 
-    /// Returns the contents of tokenizer.json, formatted as by Hugging Face's `tokenizers` library.
+    /// Returns the contents of tokenizer.json, formatted as Hugging Face's `tokenizers` library
+    /// formats this file.
     fn tokenizer_json(&self) -> String {
         let (pre_tokenizer, decoder) = match self.form {
             Form::ByteLevel {

@@ -106,9 +106,9 @@ const DAMAGE: &str = r####"
 /post_processor | {"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]} | the post-processor adds the ID 9999 to each text, but no token has this ID
 "####;
 
-/// Checks all test cases of a table. Each line consists of the path of a value in the
-/// tokenizer.json that [`small`] returns, the value with which it is replaced, and a text. Loading
-/// the changed file must fail with the error message to which `message` converts this text.
+/// Checks all test cases of a table. Each line contains the path of a value in the tokenizer.json
+/// that [`small`] returns, a replacement for this value, and a string. Loading the file with the
+/// replacement must fail with the error message that `message` returns for this string.
 fn check_table(table: &str, message: impl Fn(&str) -> String) {
     for line in table.trim().lines() {
         let cells: Vec<&str> = line.split(" | ").collect();
@@ -156,8 +156,9 @@ fn other_kinds_are_refused_by_name() {
     }
 }
 
-/// The class `GPT2Tokenizer` ignores some settings in tokenizer.json. The error message lists those
-/// that differ from the class, and the class that it recommends accepts all of them.
+/// The class `GPT2Tokenizer` of transformers ignores some settings in tokenizer.json. If these
+/// settings differ from those of the class, loading fails. The error message must list the settings
+/// that differ and recommend a class with which the same file can be loaded.
 #[test]
 fn settings_that_contradict_the_class_gpt2_are_listed() {
     const GPT2: &str = r#"{"tokenizer_class": "GPT2Tokenizer"}"#;
@@ -206,9 +207,9 @@ fn settings_that_contradict_the_class_gpt2_are_listed() {
     }
 }
 
-/// If a tokenizer whose tokens are characters had the setting `ignore_merges`, a whole text that is
-/// equal to a token would be encoded as this token. Therefore, this setting isn't supported for
-/// such tokenizers.
+/// The setting `ignore_merges` isn't supported for tokenizers whose tokens are characters. With
+/// this setting, a text that is equal to a token of the vocabulary would be encoded as this token
+/// instead of character by character.
 #[test]
 fn characters_that_ignore_merges_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();

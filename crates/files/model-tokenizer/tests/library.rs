@@ -184,9 +184,9 @@ fn text(random: &mut Random) -> String {
     parts.collect()
 }
 
-/// Decodes IDs with the `tokenizers` library, except for added tokens. They are decoded to their
-/// own text, because this crate does so, too, whereas the library replaces characters that
-/// represent bytes (such as `Ġ` for a space).
+/// Decodes IDs with the `tokenizers` library, except for added tokens, which are decoded to their
+/// own text, as in this crate. The library would also decode the characters of added tokens that
+/// can represent bytes (such as `Ġ` for a space).
 fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
     let added = library.get_added_vocabulary().get_added_tokens_decoder();
     let mut text = String::new();

@@ -64,9 +64,9 @@ proptest! {
     }
 }
 
-/// In GPT-2's vocabulary, two consecutive line breaks are encoded as the token 628, as tiktoken and
-/// transformers do. If the text were cut between the two line breaks, each of them would be encoded
-/// as the token 198.
+/// With GPT-2's vocabulary, two consecutive line breaks must be encoded as the token 628, as in
+/// tiktoken and transformers. If the text were cut between the two line breaks, each of them would
+/// be encoded as the token 198.
 #[test]
 fn blanks_before_a_special_token_are_one_piece_in_a_long_text() {
     let text = format!("{}\n\n<|endoftext|>b", "a".repeat(1 << 16));

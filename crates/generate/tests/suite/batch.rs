@@ -91,9 +91,10 @@ impl Visit {
     }
 }
 
-/// The result of continuing a sequence, which must be the same alone and together with other
-/// sequences. It consists of the generated tokens, the reason why the sequence has ended (`None` if
-/// the test removed it first), and the logits from which the last token was chosen.
+/// The result of continuing a sequence. It must be the same whether the sequence is continued alone
+/// or together with others. The result consists of the generated tokens, the reason why the
+/// sequence has ended (`None` if the test removed it first), and the logits from which the last
+/// token was chosen.
 type Outcome = (Vec<u32>, Option<FinishReason>, Array1<f32>);
 
 fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {

@@ -135,8 +135,8 @@ impl<F: Format> PackedMatrix<F> {
         self.weights.read_row(row, out);
     }
 
-    /// Returns the number of bytes of memory that the weights of this matrix occupy. A product
-    /// reads every weight from memory.
+    /// Returns the number of bytes of memory that the weights of this matrix occupy. A product with
+    /// this matrix has to read all of these bytes.
     pub fn bytes(&self) -> usize {
         Self::bytes_of(self.shape)
     }

@@ -92,7 +92,7 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
     ///
     /// # Safety
     ///
-    /// The CPU must have the instruction sets of [`has_avx2`].
+    /// The CPU must support the instruction sets that [`has_avx2`] checks for.
     #[cfg(target_arch = "x86_64")]
     unsafe fn dots_avx2<const R: usize, const T: usize>(
         x: [&[ActivationBlock]; R],

@@ -18,14 +18,15 @@ use rayon::prelude::*;
 use crate::elementwise::math::flush;
 use crate::threads::for_each;
 
-/// Number of elements in a block. Each task of [`adamw_update`] processes one block, which has 256
-/// KiB of weights, gradients and moments. [`sums_of_squares`] returns one sum for each block.
+/// Number of elements in a block. Each task of [`adamw_update`] processes one block, which contains
+/// 256 KiB of weights, gradients and moments. [`sums_of_squares`] returns one sum for each block.
 pub const OPTIMIZER_BLOCK: usize = 16 * 1024;
 
-/// Magnitude (2^-56) below which a gradient is replaced with 0. If the gradient of a weight is 0,
-/// the moments of the weight decay in every step. This limit and the limits for the moments keep
-/// the moments from becoming denormal numbers, which make arithmetic much slower on many CPUs.
-/// Smaller numbers have no effect on the weights anyway, because `eps` is much larger.
+/// Magnitude (2^-56) below which a gradient is replaced with 0. As long as the gradient of a weight
+/// is 0, both moments of this weight shrink in every step. This limit and the limits for the
+/// moments keep the moments from becoming denormal numbers, which make arithmetic much slower on
+/// many CPUs. Gradients and moments below the limits have no effect on the weights anyway, because
+/// `eps` is much larger.
 const MIN_GRADIENT: f32 = 1.387_778_8e-17;
 /// Magnitude (2^-96) below which a first moment is replaced with 0.
 const MIN_MOMENT1: f32 = 1.262_177_4e-29;

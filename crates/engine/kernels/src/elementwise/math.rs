@@ -99,8 +99,9 @@ pub(crate) fn falling_sigmoid(x: f32) -> f32 {
     } else {
         x
     };
-    // The power of two that `exp_of_parts` computes must be a normal number, so its exponent must
-    // be at least -126. For a smaller `x`, the sigmoid is 1 in `f32` anyway.
+    // `exp_of_parts` multiplies by a power of two, which must be a normal number, so its exponent
+    // must be at least -126. Replacing a smaller `x` with -126 doesn't change the result, because
+    // `2^x` is then so small that `1 / (1 + 2^x)` is rounded to 1.
     let clamped = if clamped < -126.0 { -126.0 } else { clamped };
     let rounded = clamped + ROUND;
     let r = (clamped - (rounded - ROUND)) * LN_2;

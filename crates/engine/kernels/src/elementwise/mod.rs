@@ -76,8 +76,9 @@ pub fn softmax(row: &mut [f32], scale: f32, floor: f32) -> f32 {
     softmax_of_first(row, row.len(), scale, floor)
 }
 
-/// Computes the [`softmax`] of the first `n` elements of `row` and sets the other elements to 0. If
-/// `n` is 0, the function returns minus infinity.
+/// Replaces the first `n` elements of `row` with their [`softmax`] and sets the other elements to
+/// 0. Like [`softmax`], returns the logarithm of the sum of exponentials, in this case of the first
+/// `n` elements. If `n` is 0, returns minus infinity, the logarithm of 0.
 ///
 /// # Panics
 ///

@@ -33,8 +33,8 @@ use crate::product::tiles::{Threads, multiply_by};
 use crate::register::{Register, Square};
 use crate::weight::Weight;
 
-/// Number of rows of a tile register. Each row has 64 bytes, which can hold 16 pairs of bf16 values
-/// or 16 `f32` sums.
+/// Number of rows of a tile register. Each row is 64 bytes long and can hold 16 pairs of bf16
+/// values or 16 `f32` sums.
 const TILE: usize = 16;
 /// Number of rows and number of columns of the square block of `C` that the micro-kernel computes
 /// at a time. The block consists of 2 x 2 tiles.
@@ -209,7 +209,7 @@ pub(crate) fn tiles_of_rows(x: &Rows) -> Rows {
 /// Computes `C = start + x W^T`. `x` contains at most 32 rows, which [`tiles_of_rows`] has
 /// rearranged, and `w` contains bf16 weights of the shape (outputs, n).
 ///
-/// A tile contains 16 rows of weights, and each row has 64 bytes. Each tile of weights is
+/// A tile contains 16 rows of weights, each of which is 64 bytes long. Each tile of weights is
 /// multiplied by one or two tiles of `x`. A complete tile of weights is loaded directly from `w`,
 /// and an incomplete tile at the edge of `w` is loaded from a copy that is padded with zeros.
 /// `stride` is the distance between the rows of `c`, in values.
@@ -408,7 +408,8 @@ pub(crate) unsafe fn is_right<K: Kernel>() -> bool {
     let product = |multiply: Multiply| {
         let mut c = Array2::from_elem((ROWS, COLUMNS), MaybeUninit::new(f32::NAN));
         // SAFETY: The shapes of `a`, `b` and `c` are compatible, `Start::beta(0.0)` doesn't read
-        // `c`, and the caller guarantees that the CPU has the instruction sets of both kernels.
+        // `c`, and the caller guarantees that the CPU supports the instruction sets of both
+        // kernels.
         unsafe { multiply(&a, &b, Start::beta(0.0), c.view_mut(), Threads::One) };
         // SAFETY: All elements were initialized with NaN.
         c.mapv(|c| unsafe { c.assume_init() })
@@ -582,7 +583,7 @@ pub(crate) mod emulated {
         let (prefix, in_memory) = (second & 3, mode != 3);
         match (prefix, opcode, in_memory) {
             (0, 0x49, true) => {
-                // SAFETY: The caller guarantees that the memory operand, which has 64 bytes, is
+                // SAFETY: The caller guarantees that the memory operand, which is 64 bytes long, is
                 // valid.
                 let (configuration, length) = unsafe {
                     let (from, length) = operand(registers, at);

@@ -4,9 +4,9 @@
 //! Each weight is used only once per row of `x`. Most of the time is therefore spent reading the
 //! weights from memory, and packing them would take longer than the product itself. For this
 //! reason, the weights are read only once, from their original location. With vector registers of
-//! 16 lanes, the kernel loads a square of 16 rows by 16 lanes of `W`, transposes it in registers,
-//! and multiplies each column of the square by the corresponding value of each row of `x`. Each
-//! lane of the result then contains the sum of one output.
+//! 16 lanes, the kernel loads a square block of 16 rows by 16 lanes of `W`, transposes it in
+//! registers, and multiplies each column of the block by the corresponding value of each row of
+//! `x`. Each lane of the result then contains the sum of one output.
 //!
 //! For each element of `C`, the products are added in the same order as in the general product
 //! ([`gemm`](super::gemm)), in blocks of [`DEPTH`] lanes along the inner dimension. A row of the
@@ -186,8 +186,8 @@ macro_rules! by {
             panel: &mut [f32],
         ) {
             // SAFETY: [`blocks`] has the same safety requirements as this function. The caller
-            // guarantees that `c` is writable, that the CPU has the instruction set, and that the
-            // weights are bf16 values if the function multiplies pairs of values.
+            // guarantees that `c` is writable, that the CPU supports the instruction set, and that
+            // the weights are bf16 values if the function multiplies pairs of values.
             unsafe { blocks::<$register, $multiply, W, $numbers>(x, w, c, stride, start, panel) }
         }
     };
@@ -210,7 +210,7 @@ by!(
 ///
 /// # Safety
 ///
-/// - The CPU must have the instruction set of the register.
+/// - The CPU must support the instruction set of the register type `V`.
 /// - `c` must be writable for the shape (rows, outputs), and initialized if `start` reads it.
 /// - If `N` is 2, the weights must be bf16 values.
 #[inline(always)]
@@ -236,9 +236,9 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 true => numbers.len() / N / V::LANES * V::LANES,
                 false => 0, // There are fewer outputs than lanes.
             };
-            // SAFETY: The caller guarantees that `c` is writable and that the CPU has the
-            // instruction set of the vector register `V`. All weights are read in squares, each of
-            // which is completely within the rows of `w` or within `panel`.
+            // SAFETY: The caller guarantees that `c` is writable and that the CPU supports the
+            // instruction set of the register type `V`. All weights are read in square blocks, each
+            // of which is completely within the rows of `w` or within `panel`.
             unsafe {
                 let mut sums = [V::splat(0.0); FEW_ROWS];
                 let at_x = |at: usize| (x.lanes.as_ptr().add(k + at), x.length, x.count);
@@ -282,9 +282,9 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
 }
 
 /// Copies rows of weights to `panel`, with `N` weights per lane, and pads each row with zeros so
-/// that whole squares can be read from `panel`. The function also prefetches the same columns of
-/// the weights for the next block of outputs. `distance` is the distance between two rows of the
-/// weight matrix, in bytes.
+/// that whole square blocks can be read from `panel`. The function also prefetches the same columns
+/// of the weights for the next block of outputs. The rows of the weight matrix are `distance` bytes
+/// apart.
 #[inline(always)]
 fn fill_panel<V: Square, W: Weight, const N: usize>(
     rows: &ArrayView2<W>,
@@ -310,14 +310,14 @@ fn fill_panel<V: Square, W: Weight, const N: usize>(
     }
 }
 
-/// Multiplies the first `count` columns of a square of weights by the rows of `x` and adds the
-/// products to `sums`. `distance` is the distance between the rows of the square, in bytes, and
-/// `length` is the distance between the rows of `x`, in lanes.
+/// Multiplies the first `count` columns of a square block of weights by the corresponding values of
+/// each row of `x` and adds the products to `sums`. The rows of the block are `distance` bytes
+/// apart, and the rows of `x` are `length` lanes apart.
 ///
 /// # Safety
 ///
-/// All weights of the square and the first `count` lanes of each row of `x` must be readable, and
-/// the CPU must have the instruction set of the register.
+/// All weights of the square block and the first `count` lanes of each row of `x` must be readable,
+/// and the CPU must support the instruction set of the register type `V`.
 #[inline(always)]
 unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     (from, distance): (*const f32, isize),
@@ -325,7 +325,8 @@ unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     count: usize,
     sums: &mut [V; FEW_ROWS],
 ) {
-    // SAFETY: The caller guarantees that the square of weights and the rows of `x` are readable.
+    // SAFETY: The caller guarantees that the square block of weights and the rows of `x` are
+    // readable.
     unsafe {
         let columns = V::columns(from, distance);
         let columns = columns.as_ref();
@@ -348,14 +349,14 @@ unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     }
 }
 
-/// Multiplies the first `count` of the given columns of a square of weights by the corresponding
-/// values of `R` rows of `x` and adds the products to `sums`. `length` is the distance between the
-/// rows of `x`, in lanes.
+/// Multiplies the first `count` columns of a square block of weights by the corresponding values of
+/// `R` rows of `x` and adds the products to `sums`. `columns` contains all columns of the block.
+/// The rows of `x` are `length` lanes apart.
 ///
 /// # Safety
 ///
-/// The first `count` lanes of each row of `x` must be readable, and the CPU must have the
-/// instruction set of the register.
+/// The first `count` lanes of each row of `x` must be readable, and the CPU must support the
+/// instruction set of the register type `V`.
 #[inline(always)]
 unsafe fn add_products<V: Square, M: Multiply<V>, const R: usize>(
     columns: &[V],

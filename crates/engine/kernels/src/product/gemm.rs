@@ -449,10 +449,10 @@ mod tests {
                 let products = [1, 2].map(|threads| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
                     pool.expect("a pool").install(|| {
-                        // The product of the matrix `spoiled` fills the memory for the packed
-                        // panels with NaN. The tested product reuses that memory, so its result
-                        // contains NaN if it reads a value that it hasn't packed, and the test
-                        // fails.
+                        // The first product fills the memory for the packed panels with NaN,
+                        // because all elements of `spoiled` are NaN. The second product, which is
+                        // tested, reuses this memory. If it reads a value that it hasn't packed
+                        // itself, its result contains NaN, and the test fails.
                         product(&spoiled, &spoiled.t(), &[0.0; 40]);
                         product(&a, &b, &row)
                     })

@@ -49,8 +49,8 @@ pub(crate) struct RowPanel {
     pub(crate) layout: Layout,
 }
 
-/// The order in which the values of a row panel are stored. Distances are measured in lanes of 32
-/// bits.
+/// The order in which the values of a row panel are stored. The variants measure the distance
+/// between consecutive rows or columns in lanes of 32 bits.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
     /// The values of each row are contiguous. The variant contains the distance between the
@@ -118,10 +118,10 @@ pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 /// Number of steps along the inner dimension that a micro-kernel executes in each iteration of its
 /// main loop. In other words, the loop is unrolled this many times.
 const UNROLL: usize = 4;
-/// Number of `f32` values that a kernel prefetches in each step from a later column panel. It is a
-/// quarter of a cache line. At this rate, the kernel has prefetched all of the next
-/// [`Kernel::COLUMN_BLOCK`] columns after it has multiplied eight row panels by the current
-/// columns.
+/// Number of `f32` values that a kernel prefetches per step along the inner dimension, from a
+/// column panel that it will need later. It is a quarter of a cache line, because the kernel
+/// prefetches one line every four steps. By the time the kernel has multiplied eight row panels by
+/// the current block of [`Kernel::COLUMN_BLOCK`] columns, it has prefetched the entire next block.
 pub(crate) const PREFETCH_PER_STEP: usize = LINE / UNROLL;
 /// Number of steps after which a prefetched column of `A` or row of `B` is used. For example, while
 /// step 0 is executed, the data of step 16 is prefetched. The hardware prefetcher wouldn't load
@@ -184,13 +184,13 @@ pub(crate) trait Kernel {
     unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>);
 }
 
-/// Value of the const parameter `WAY` for which a micro-kernel is compiled to read row panels of
+/// Value of the const parameter `WAY` that selects the variant of a micro-kernel for row panels of
 /// `A` in the layout [`Layout::Rows`].
 const ROWS: u8 = 0;
-/// Value of the const parameter `WAY` for which a micro-kernel is compiled to read row panels of
+/// Value of the const parameter `WAY` that selects the variant of a micro-kernel for row panels of
 /// `A` in the layout [`Layout::Columns`].
 const COLUMNS: u8 = 1;
-/// Value of the const parameter `WAY` for which a micro-kernel is compiled to read row panels of
+/// Value of the const parameter `WAY` that selects the variant of a micro-kernel for row panels of
 /// `A` in the layout [`Layout::Packed`].
 const PACKED: u8 = 2;
 
@@ -416,8 +416,9 @@ macro_rules! kernel {
                 };
                 let (mut at, mut rows) = (a.start, a.rows);
                 // SAFETY: The caller guarantees that all rows of the row panel are readable and
-                // that as many rows of `c` are writable. The loop advances `at` and `c` by as many
-                // rows as each part contains, so the parts never extend beyond the panel.
+                // that the same number of rows of `c` is writable. After each part, the loop
+                // advances `at` and `c` by the number of rows in this part, so no part extends
+                // beyond the panel.
                 unsafe {
                     $(
                         while rows >= $part {

@@ -32,8 +32,8 @@ const MIN_PARALLEL_VALUES: usize = 1 << 15;
 
 /// Largest number of values of `B` that are packed at a time. Their panels occupy 16 MiB.
 pub(crate) const MAX_PACKED_VALUES: usize = 1 << 22;
-/// Largest number of values of `B` for which each thread keeps the panels' memory for later
-/// products. This memory occupies at most 2 MiB per thread.
+/// Maximum number of packed values of `B` for which a thread uses its own buffer, which it keeps
+/// for later products. The buffer occupies at most 2 MiB per thread.
 const MAX_THREAD_LOCAL_VALUES: usize = 1 << 19;
 
 /// The contents of a cache line. A vector of cache lines is aligned in memory in such a way that
@@ -203,9 +203,9 @@ fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
     });
 }
 
-/// Rounds the values of `a` to bf16 and packs pairs of neighboring values into row panels. The
-/// panels are stored row by row if a single instruction of the kernel executes several steps, and
-/// otherwise column by column.
+/// Rounds the values of `a` to bf16 and packs pairs of neighboring values into row panels. If a
+/// single instruction of the kernel executes several steps along the inner dimension, as with AMX,
+/// each panel is stored row by row. Otherwise, it is stored column by column.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
@@ -262,9 +262,9 @@ pub(crate) struct RowPanels {
     pub(crate) layout: Layout,
 }
 
-/// Returns the number of `f32` values of memory that [`pack_rows`] needs to pack `rows` rows of
-/// `A`. The memory includes one additional panel, in which rows are stored temporarily before they
-/// are transposed.
+/// Returns the size, in `f32` values, of the buffer that [`pack_rows`] needs to pack `rows` rows of
+/// `A`. The buffer includes space for one additional panel, in which rows are stored temporarily
+/// before they are transposed.
 pub(crate) fn room_for_rows<K: Kernel>(rows: usize) -> usize {
     (rows.next_multiple_of(K::ROWS) + K::ROWS) * ROW_STRIDE
 }

@@ -41,13 +41,14 @@ const TASKS_PER_THREAD: usize = 3;
 /// Number of tasks per thread that is large enough to balance the work. With this many tasks, it
 /// makes no noticeable difference if some threads run one task more than others.
 const ENOUGH_TASKS: usize = 8;
-/// Number of values of `A` (512 KB) that fit in a core's cache together with all other data of a
-/// task. If `A` is no larger than this, micro-kernels can read it repeatedly without packing,
-/// provided that they support its layout.
+/// Maximum number of values of `A` that fit in a core's cache together with the other data of a
+/// task. This many values occupy 512 KB. If `A` has no more values, micro-kernels that support its
+/// layout can read it repeatedly without packing it.
 const CACHED_VALUES: usize = 1 << 17;
-/// Number of `f32` values in 4 KiB. If the distance between the rows of a matrix is a multiple of
-/// this number, all rows compete for the same lines of the L1 cache. Such a matrix is therefore
-/// copied to memory with another distance before it is multiplied.
+/// Number of `f32` values in 4 KiB. If the distance between consecutive rows of a matrix is a
+/// multiple of this number, all values in the same column compete for the same few lines of the L1
+/// cache. Before such a matrix is multiplied, it is therefore copied to a buffer in which the
+/// distance between its rows is different.
 pub(crate) const PAGE_VALUES: usize = 1024;
 /// Smallest number of columns in a task for which a kernel with narrow registers packs a matrix `A`
 /// that has contiguous columns and fits in the cache. A row panel of such a kernel covers only a
@@ -188,9 +189,9 @@ fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     (down, across.min(n / MIN_TASK_COLUMNS).max(1))
 }
 
-/// Computes the part `c` of a product, which is the work of one task. `a` contains the rows of `A`
-/// for this part, and its columns of `B` begin at column `j` of the packed matrix `b`, which
-/// contains `n` columns in total.
+/// Computes `c`, the part of a product that is assigned to one task. `a` contains the rows of `A`
+/// for this part. The columns of `B` for this part begin at column `j` of the packed matrix `b`,
+/// which contains `n` columns in total.
 ///
 /// Micro-kernels store whole vector registers, so they require that each row of the result is
 /// contiguous in memory. If the rows of `c` aren't contiguous, the result is computed in temporary

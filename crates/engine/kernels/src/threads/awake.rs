@@ -34,27 +34,29 @@ const PREEMPTED_AFTER: Duration = Duration::from_micros(200);
 /// forward pass of a model, is in progress, but they stop polling as soon as it ends.
 const PASSES_AFTER_PREEMPTION: usize = 512;
 
-/// Value that the counter [`PASSES`] must reach before threads poll for work between two passes
-/// again. When the operating system preempts a polling thread, this value is set to a later value
-/// of the counter, so polling between passes is suspended for a while.
+/// Value that the counter [`PASSES`] must reach before threads resume polling for work between
+/// passes. When the operating system preempts a polling thread, this variable is set to the value
+/// that the counter will have after [`PASSES_AFTER_PREEMPTION`] more passes. Until then, polling
+/// between passes is suspended.
 static NO_POLLING_UNTIL: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of threads that are polling for work.
 static POLLING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of calls to threads of rayon's pool that the threads haven't answered yet, because they
-/// are busy or blocked. A call asks one thread to stay awake and poll for the work of a pass.
+/// Number of requests to which threads of rayon's pool haven't responded yet, because they are busy
+/// or blocked. Each request asks one thread to stay awake and poll for the work of a pass.
 static UNANSWERED_CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of unanswered calls at which `call_threads` stops making new calls. Without this limit,
-/// calls to threads that are blocked forever would accumulate.
+/// Number of unanswered requests at which `call_threads` stops making new ones. Without this limit,
+/// requests to threads that are blocked forever would accumulate.
 const MAX_UNANSWERED_CALLS: usize = 10_000;
 
 thread_local! {
     /// Whether this thread is running a pass or polling for the work of a pass. If another pass
-    /// begins on the same thread, it then runs without polling. This can happen because a waiting
-    /// thread may execute other jobs, which may contain passes. If these passes also waited and
-    /// executed further jobs, the calls would be nested deeper and deeper on the thread's stack.
+    /// begins on such a thread, the inner pass runs without asking other threads to poll. Passes
+    /// can be nested in this way because a waiting thread may execute other jobs, which may contain
+    /// passes. If the inner passes also waited and executed further jobs, the calls would be nested
+    /// deeper and deeper on the thread's stack.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -90,9 +92,9 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
         INSIDE.set(true);
         let _outside = OnDrop(|| INSIDE.set(false));
         call_threads(move |index| {
-            // A thread may answer the call so late that the pass has already ended. It then doesn't
-            // look for work, because it may have interrupted another job, to which it should return
-            // immediately.
+            // A thread may respond to the request so late that the pass has already ended. It then
+            // doesn't look for work, because it may have interrupted another job, to which it
+            // should return immediately.
             if Some(index) != own_index && PASSES.load(Ordering::Acquire) == this {
                 look_for_work(this);
             }
@@ -101,8 +103,8 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Returns whether this thread is in a pass while all other threads of the pool are polling for
-/// work.
+/// Returns true if this thread and all other threads of rayon's pool are taking part in a pass.
+/// This means that one of them is running the pass and the others are polling for work.
 pub(crate) fn is_with_all() -> bool {
     INSIDE.get() && POLLING_THREADS.load(Ordering::Relaxed) + 1 >= rayon::current_num_threads()
 }
@@ -149,7 +151,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
 
 /// Polls for tasks of the given pass, such as the forward pass of a model, and runs them. This is
 /// what the threads that help with a pass do instead of sleeping. Returns when there has been no
-/// work for [`IDLE_TIMEOUT`], or when another pass begins, because that pass calls the threads
+/// work for [`IDLE_TIMEOUT`], or when another pass begins, because that pass asks the threads
 /// again. Once the given pass has ended, this function also returns if a thread has recently been
 /// preempted.
 fn look_for_work(pass: usize) {

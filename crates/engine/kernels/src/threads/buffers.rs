@@ -31,9 +31,9 @@ struct Pool {
     /// Number of buffers that have been taken or recycled so far. If this number hasn't changed
     /// since the last check, the pool is idle.
     uses: u64,
-    /// Number of values in buffers that have been handed out and not yet recycled. The pool doesn't
-    /// accept more values than this, so a program that recycles its own arrays doesn't accumulate
-    /// memory.
+    /// Number of values in buffers that have been handed out and not yet recycled. The pool takes
+    /// back at most this many values, so it doesn't keep growing if a program also recycles arrays
+    /// that don't come from the pool.
     lent: usize,
     /// Whether a background thread is running that waits until the pool is idle and then frees the
     /// pool's memory.
@@ -87,9 +87,10 @@ impl Pool {
         }
     }
 
-    /// Removes all free buffers from the pool and returns them if the pool is idle. The pool is
-    /// idle if no buffer has been taken or recycled since the previous call, in which this method
-    /// stored the number of uses in `uses`. Otherwise, updates `uses` and returns `None`.
+    /// If the pool is idle, removes all free buffers from it and returns them. Otherwise, returns
+    /// `None`. The pool is idle if its number of uses still equals `uses`, which means that no
+    /// buffer has been taken or recycled since the previous call. Each call stores the current
+    /// number of uses in `uses`, so that the next call can compare it.
     fn unused(&mut self, uses: &mut u64) -> Option<Vec<(Vec<f32>, u64)>> {
         let before = std::mem::replace(uses, self.uses);
         (before == *uses).then(|| {
@@ -122,8 +123,9 @@ pub fn buffer(n: usize) -> Vec<f32> {
     buffer
 }
 
-/// Gives a buffer back to the pool, so that [`buffer`] can hand it out again. Small buffers, and
-/// buffers that don't come from the pool, are freed instead.
+/// Gives a buffer back to the pool, so that [`buffer`] can hand it out again. Small buffers are
+/// freed instead. The pool never takes back more memory than it has handed out, so the excess is
+/// also freed if a program recycles buffers that don't come from the pool.
 pub fn recycle(buffer: Vec<f32>) {
     if buffer.capacity() < SMALLEST {
         return;

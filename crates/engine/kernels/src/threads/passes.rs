@@ -1,4 +1,5 @@
-//! A counter of passes, which shows whether a pass is in progress.
+//! A counter of the beginnings and ends of passes, such as the forward passes of a model. Its value
+//! is odd while a pass is in progress.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -72,8 +72,9 @@ pub(crate) fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// Goes through the slots once and runs tasks of other threads' loops until all of them have been
-/// taken. Returns whether this thread has run any task.
+/// Visits each of the slots in which threads publish their parallel loops. If a slot contains a
+/// loop, runs tasks of this loop until all of them have been taken by this thread or others.
+/// Returns true if this thread has run at least one task.
 pub(crate) fn help() -> bool {
     slots().filter(|slot| slot.help()).count() > 0
 }

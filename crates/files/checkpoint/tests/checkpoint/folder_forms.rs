@@ -61,7 +61,8 @@ fn a_model_is_tied_as_its_weights_say() {
     say_tied();
     let tied = opened(&folder).0;
     assert!(tied.out_head.is_none() && tied.tok_emb == model.tok_emb);
-    // A tied model can be loaded if one of the two tensors is missing.
+    // A tied model can be loaded even if the file contains only one of the two tensors whose
+    // weights are the same. However, at least one of the two is required.
     let without = |left_out: &str| {
         rename(&folder.weights(), |name| {
             (name != left_out).then(|| name.to_owned())
@@ -98,8 +99,9 @@ fn tensors_of_other_heads_are_left_alone_and_told_in_hugging_faces_layout() {
         note.contains("1 tensors") && note.contains("v_head") && !note.contains('\u{1b}'),
         "{note}"
     );
-    // Checks that additional layers are only mentioned in the note for the user: the weight file
-    // contains three layers, but the configuration says that the model has only two.
+    // Checks that additional layers in the weight file don't cause an error, but only a note for
+    // the user. Here, the weight file contains three layers, but the configuration says that the
+    // model has only two.
     let config = fs::read(folder.config()).unwrap();
     let deeper = GptConfig {
         n_layers: 3,

@@ -37,8 +37,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     /// Damages either the whole weight file, only its header, or the configuration. If only the
-    /// header is damaged, its length is corrected. Loading must return a model or an error, but
-    /// must not panic. The fuzz target `checkpoint` tests more kinds of damage.
+    /// header is damaged, the length in front of it is set to its new length, so that exactly the
+    /// damaged header is parsed. Loading must return a model or an error, but must not panic. The
+    /// fuzz target `checkpoint` tests more kinds of damage.
     #[test]
     fn a_damaged_file_is_loaded_or_refused(damages in damages(), part in 0..3, book in any::<bool>()) {
         let folder = if book { Broken::book() } else { Broken::hugging_face() };

@@ -40,8 +40,9 @@ fn configs() -> impl Strategy<Value = GptConfig> {
     )
 }
 
-/// Checks that a matrix can be loaded whose rows are longer than the blocks in which a file is
-/// read. Here, these are the rows of the weights of a feed-forward layer.
+/// Checks that a matrix can be loaded even if each of its rows is longer than the blocks in which a
+/// file is read. In this test, the matrix is a weight of the feed-forward network, which has
+/// 300,000 hidden features.
 #[test]
 fn a_wide_feed_forward_network_keeps_every_bit() {
     let config = GptConfig {

@@ -158,7 +158,10 @@ impl Broken {
     /// line that contains `file` and all of `parts`.
     pub(crate) fn is_refused(&self, file: &str, parts: &[&str]) -> CheckpointError {
         let error = match load_model(self.path()) {
-            Ok(_) => panic!("the model was loaded, but a message with {parts:?} was expected"),
+            Ok(_) => panic!(
+                "loading the model should have failed with a message that contains {parts:?}, \
+                but it succeeded"
+            ),
             Err(error) => error,
         };
         let cause = std::error::Error::source(&error).map_or(String::new(), ToString::to_string);

@@ -159,9 +159,10 @@ fn a_model_without_head_is_a_tied_one() {
 fn a_head_equal_to_the_embedding_is_tied_and_another_is_kept() {
     assert!(computes_the_same("twin_head").out_head.is_none());
     assert!(computes_the_same("other_head").out_head.is_some());
-    // The configuration of the fixture "other_head" says that the model is tied, although its
-    // output layer has other weights than its token embedding. The model was nevertheless loaded
-    // with a separate output layer, so the weights decide.
+    // The configuration of the fixture "other_head" says that the model is tied, although the
+    // weights of its output layer differ from those of its token embedding. The model was
+    // nevertheless loaded with a separate output layer, so the weights take precedence over the
+    // configuration.
     assert!(load_config(fixture("other_head")).unwrap().tied);
 }
 
