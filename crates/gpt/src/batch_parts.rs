@@ -160,8 +160,8 @@ impl BatchParts {
 }
 
 /// Adds the gradients of several models to the gradients in `sum`, and then sets the gradients in
-/// `from` to 0. The elements of `from` are added in their order, so the rounding errors are always
-/// the same.
+/// `from` to 0. The elements of `from` are added in the order of the slice, so the rounding errors
+/// are always the same.
 ///
 /// # Panics
 ///

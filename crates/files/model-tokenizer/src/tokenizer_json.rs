@@ -230,7 +230,7 @@ fn from_json(
         .unk_token
         .filter(|_| config.class == Class::AsWritten);
     // If a byte-level tokenizer has an unknown token that its vocabulary doesn't contain, this
-    // crate ignores the unknown token. The `tokenizers` library loads such a tokenizer, too, and
+    // crate ignores the unknown token. The `tokenizers` library also loads such a tokenizer, and
     // fails only when it encodes a text with a byte that the vocabulary doesn't contain.
     let is_kept =
         |token: &String| matches!(form, Form::Characters) || json.model.vocab.contains_key(token);

@@ -69,7 +69,7 @@ pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
     let magnitudes = x.iter().map(|x| x.abs().to_bits());
     let largest = f32::from_bits(magnitudes.fold(0, u32::max));
     // If the activations in `x` contain NaN, `largest` is NaN, and this comparison is false. The
-    // scale that is returned is then NaN, too, so the NaN isn't lost.
+    // scale that is returned is then also NaN, so the NaN isn't lost.
     if largest < TINY {
         out.fill(0);
         return 0.0;
