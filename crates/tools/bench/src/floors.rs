@@ -45,18 +45,18 @@ impl Floor {
     }
 }
 
-/// Determines the machine's peak speed for matrix products or memory reads, which has been measured
-/// with several methods before and after each execution of a workload. Selects the method with the
-/// highest mean speed, and returns the speeds that this method measured, one for each execution of
-/// the workload.
+/// Chooses the best estimate of the machine's peak speed for matrix products or memory reads.
+/// Several methods have measured this speed before and after each execution of a workload. The
+/// function chooses the method with the highest mean speed, and returns the speeds that this method
+/// measured, one for each execution.
 ///
-/// Each element of `turns` contains the speeds that all methods measured before an execution of the
-/// workload, and the speeds that they measured after it. For each method, the function uses the
-/// mean of these two speeds.
+/// Each element of `turns` belongs to one execution of the workload. It consists of two vectors
+/// with one speed for each method: the speeds measured just before the execution, and those
+/// measured just after it. The function uses the mean of each method's two speeds.
 ///
-/// The same method is selected for all executions of the workload. Selecting the fastest method for
-/// each execution separately would also select the fastest moments, and would therefore
-/// overestimate the speed that the machine can sustain by about 10%.
+/// The same method is chosen for all executions. Choosing the fastest method separately for each
+/// execution would favor measurements from moments when the machine happened to be fast, and would
+/// therefore overestimate the speed that the machine can sustain by about 10%.
 pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
     let of_turns = |way: usize| -> Vec<f64> {
         let mean = |[before, after]: &[Vec<f64>; 2]| (before[way] + after[way]) / 2.0;

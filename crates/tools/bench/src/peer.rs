@@ -36,13 +36,15 @@ const fn kind(name: &'static str, of: [&'static str; 3]) -> Kind {
     }
 }
 
-/// PyTorch implementations of the book's model, whose output head isn't tied.
+/// PyTorch implementations of the book's model, whose output head isn't tied to the token
+/// embedding.
 pub(crate) const UNTIED: &[Kind] = &[kind("pytorch", ["f32", "book.py", "f32"]), AUTOCAST];
 /// The book's model with `torch.autocast`, which makes PyTorch compute matrix products in bf16. The
 /// bench also uses this peer to measure how fast the machine can multiply bf16 matrices.
 pub(crate) const AUTOCAST: Kind = kind("pytorch-autocast", ["bf16", "book.py", "autocast"]);
-/// Peers with GPT-2 whose output head is tied to the token embedding: `GPT2LMHeadModel` from the
-/// transformers library, and llama.cpp, each in several number formats.
+/// Peers (programs that this project is compared with) that run GPT-2 with an output head that is
+/// tied to the token embedding. They are `GPT2LMHeadModel` from the transformers library, and
+/// llama.cpp, each in several number formats.
 pub(crate) const TIED: &[Kind] = &[
     kind("transformers-f32", ["f32", "huggingface.py", "f32"]),
     kind("transformers-bf16", ["bf16", "huggingface.py", "bf16"]),
@@ -89,8 +91,9 @@ impl Peers {
         }
     }
 
-    /// Returns the process of a peer. The first call starts the process, which is then used for all
-    /// workloads. Returns `None` if the peer couldn't be started.
+    /// Returns the process that runs a peer, which is a program that this project is compared with.
+    /// The first call for a peer starts its process, and later calls return the same process for
+    /// all workloads. Returns `None` if the peer couldn't be started.
     pub(crate) fn get(&mut self, kind: Kind) -> Option<&mut Peer> {
         if !self.started.contains_key(&kind) {
             let peer = self.start(kind);
@@ -99,8 +102,9 @@ impl Peers {
         self.started.get_mut(&kind)?.as_mut()
     }
 
-    /// Starts a new process of a peer and stores the peer's version in `versions`. If the peer
-    /// can't be started, returns `None` and stores the reason instead of the version.
+    /// Starts a new process for a peer (a program that this project is compared with) and stores
+    /// the peer's version in `versions`. If the peer can't be started, returns `None` and stores
+    /// the reason instead of the version.
     pub(crate) fn start(&mut self, kind: Kind) -> Option<Peer> {
         let (peer, version) = match Peer::start(&self.python, kind, self.threads) {
             Ok((peer, version)) => (Some(peer), version),
@@ -122,14 +126,16 @@ impl Peers {
     }
 }
 
-/// A running process of a peer.
+/// A running process that executes workloads with a peer, which is a program that this project is
+/// compared with.
 pub(crate) struct Peer {
     process: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Peer {
-    /// Starts a process of a peer. Returns the process and the version that it reports.
+    /// Starts a process for a peer, which is a program that this project is compared with. Returns
+    /// the process and the version of the peer, which the process reports.
     ///
     /// # Errors
     ///

@@ -23,9 +23,10 @@ impl Memory {
     /// ahead data is prefetched, and whether a thread reads each array from start to end or reads
     /// four parts of it alternately.
     pub(crate) fn read(&mut self) -> Vec<f64> {
-        /// Number of `f32` elements in all arrays on huge pages together, and also in all arrays on
-        /// small pages together. It must not be a power of two, because the four parts of an array
-        /// that are read alternately would then compete for the same cache sets.
+        /// Total number of `f32` elements in the arrays on huge pages. The arrays on small pages
+        /// have the same total number of elements. This number must not be a power of two.
+        /// Otherwise, the four parts of an array that some methods read alternately would compete
+        /// for the same cache sets.
         const NUMBERS: usize = 132_000_000;
         type Sum = fn(&[f32], usize) -> u32;
         const WAYS: [(Sum, usize); 5] = [
@@ -75,9 +76,10 @@ fn vec_of_ones(mut zeros: Vec<f32>) -> Vec<f32> {
     zeros
 }
 
-/// Returns the sum of the bit patterns of `numbers` as integers. The array is divided into `S`
-/// parts, from which one chunk at a time is read in turn. Each cache line is prefetched twice:
-/// first when reading is `ahead` bytes away from it, and again at a quarter of this distance.
+/// Interprets the bits of each element of `numbers` as an integer, and returns the wrapping sum of
+/// these integers. The array is divided into `S` parts, and the function reads one chunk from each
+/// part in turn. It prefetches each cache line twice: first when it is `ahead` bytes before this
+/// line, and again at a quarter of this distance.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn sum_of_bits<const S: usize>(numbers: &[f32], ahead: usize) -> u32 {
     let mut lanes = [0u32; 64];

@@ -118,9 +118,9 @@ fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
 }
 
 /// The table that shows how the time of each phase, such as attention, depends on the number of
-/// threads. It is printed row by row. `pools` contains a thread pool for each column of times.
-/// `most` is a pool of [`MAX_THREADS`] threads, with which each phase's parallel loops and their
-/// tasks are counted.
+/// threads. It is printed row by row. `pools` contains one thread pool for each number of threads,
+/// which is a column of the table. `most` is a pool of [`MAX_THREADS`] threads, which is used to
+/// count the parallel loops of each phase and the tasks of these loops.
 struct Table {
     pools: Vec<ThreadPool>,
     most: ThreadPool,

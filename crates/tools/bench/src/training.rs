@@ -117,8 +117,8 @@ fn row(
         steps = (TURN_OPERATIONS / operations).ceil() as usize;
         command += &format!(" {sizes} {steps} {}", config.drop_rates.emb);
     }
-    // Measure complete training steps. As in the peers, a training step consists of the forward
-    // pass, the backward pass, and one update of the weights.
+    // Measure complete training steps. As in the programs that this project is compared with, a
+    // training step consists of the forward pass, the backward pass, and one update of the weights.
     let mut step = || {
         let (model, grads) = (&mut model, &mut grads);
         let loss = parts.loss_and_grads(model, &inputs, &targets, 1.0, &mut rng, grads);

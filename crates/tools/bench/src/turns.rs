@@ -45,8 +45,9 @@ pub(crate) struct Ours<'a> {
     /// number of arithmetic operations, or a number of bytes that are read from memory. It is
     /// `None` if it isn't known what limits the speed.
     pub(crate) floor: Option<Floor>,
-    /// Peers that implement the workload. This project is compared only with peers that use the
-    /// same number format.
+    /// Peers that implement this workload. A peer is a program that this project is compared with.
+    /// Only the peers that compute in the same number format as this project are included in the
+    /// comparison.
     pub(crate) peers: &'a [Kind],
 }
 
@@ -103,10 +104,12 @@ impl Bench {
     /// Measures a workload and adds a row to the table for each element of `ours`. This project and
     /// the peers execute the workload in turn, `repeat` times.
     ///
-    /// `command` is the command that makes a peer execute the workload. `amount` is the number of
-    /// items that are processed in one execution, such as 128 tokens, and `unit` is the unit of the
-    /// resulting speed, such as `tokens/s`. The floors of all elements of `ours` must be of the
-    /// same kind, because the machine's peak speed is measured only for one kind of floor.
+    /// `command` is the command that makes a peer (a program that this project is compared with)
+    /// execute the workload. `amount` is the number of items that are processed in one execution,
+    /// such as 128 tokens, and `unit` is the unit of the resulting speed, such as `tokens/s`. If
+    /// several elements of `ours` have a [`Floor`], all of them must be limited by the same
+    /// resource (f32 matrix products, bf16 matrix products, or memory reads), because the machine's
+    /// peak speed is measured for only one resource.
     pub(crate) fn turns(
         &mut self,
         command: &str,

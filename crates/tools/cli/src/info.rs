@@ -62,8 +62,8 @@ fn show(name: &str, config: &GptConfig, AtLeast1(texts): AtLeast1) -> Result<()>
     Ok(print(format!(
         "model           {name}\n\
          {config}\n\
-         memory          {weights} for the weights in float32, or {int8} in int8\n\
-         generating      {decoding} in addition to the weights, for {contexts}\n\
-         training        {training} for a batch of one window\n"
+         memory          the weights take {weights} in float32, or {int8} in int8\n\
+         generating      takes {decoding} in addition to the weights, for {contexts}\n\
+         training        takes {training}, including the weights, if each batch has one window\n"
     ))?)
 }

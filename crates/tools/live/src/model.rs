@@ -21,8 +21,8 @@ use torch_rng::TorchRng;
 
 use crate::tokenizer::PageTokenizer;
 
-/// Number of predicted next tokens that a page gets for each position of the text when it asks what
-/// the model would predict at one of its blocks.
+/// Number of candidates for the next token that a page gets for each position of the text when it
+/// requests the predictions after one of the model's transformer blocks.
 const PREDICTIONS: usize = 3;
 /// Maximum number of tokens that a web page can request when its model continues a text.
 const MAX_NEW_TOKENS: u64 = 500;

@@ -190,9 +190,9 @@ mod tests {
         let asked = json!({ "text": "and the bell", "block": 1 });
         assert_eq!(unpacked.answer(&asked).unwrap(), crate::block(&block));
 
-        // Checks that a page continues a text with the same tokens that a `TokenStream` generates
-        // with the same weights, even after the text has become longer than the model's context of
-        // 16 tokens.
+        // Checks that a `PageModel`, which generates text in a web page, continues a text with the
+        // same tokens as a `TokenStream` with the same weights, even after the text has become
+        // longer than the model's context of 16 tokens.
         for (temperature, top_k, seed) in [(0.0, 0, 1), (1.0, 0, 123), (1.5, 40, 7)] {
             let options = GenerateOptions {
                 sampling: Sampling {

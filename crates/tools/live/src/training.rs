@@ -24,25 +24,27 @@ const TRAIN_RATIO: f64 = 0.9;
 const MAX_STEPS: u64 = 200;
 const MAX_NEW_TOKENS: u64 = 200;
 const SAMPLE_TEMPERATURE: f32 = 0.5;
-/// Number of predicted next tokens that a page gets for each position of a training window when it
-/// asks for the details of a training step.
+/// Number of candidates for the next token that the page gets for each position of a training
+/// window when it requests the details of a training step.
 const CANDIDATES: usize = 5;
-/// Maximum norm of the gradient. If the norm is larger, the gradient is scaled down to this norm.
-/// This is also the default of `gpt train`.
+/// Maximum norm of the gradient. A gradient with a larger norm is scaled down to this norm. `gpt
+/// train` uses the same maximum by default.
 const MAX_GRAD_NORM: f64 = 1.0;
 
-/// Initial content of the text field of the training page that contains the prompt, which the
-/// trained model continues.
+/// Initial content of the prompt field on the training page. The trained model continues this
+/// prompt.
 const PROMPT: &str = "The bell ";
-/// Initial content of the first of two text fields. The page shows the model's loss for each token
-/// of these texts. This text is part of the training data.
+/// Initial content of the first of two text fields on the training page. For the text in each of
+/// these fields, the page shows the model's loss for each token. This initial text is part of the
+/// training data.
 const LINE: &str = "The river at Low Ferry was wide";
-/// Initial content of the second of two text fields. The page shows the model's loss for each token
-/// of these texts. This text is part of the validation data, so the reader can compare it with the
-/// text in the first field, on which the model is trained.
+/// Initial content of the second of two text fields on the training page. For the text in each of
+/// these fields, the page shows the model's loss for each token. This initial text is part of the
+/// validation data, so the reader can compare its losses with those of the text in the first field,
+/// on which the model is trained.
 const HELD_OUT: &str = "Then he bent down over the page";
 
-/// Presets that a page offers. The command `gpt train --preset NAME` trains the same models.
+/// Presets that the training page offers. `gpt train --preset NAME` trains the same models.
 const PRESETS: [Preset; 3] = [WORDS, CHARACTERS, STORY];
 
 /// A setting of a preset that readers can change.
@@ -353,7 +355,7 @@ impl PageTraining {
         let mut answer = self.train(1)?;
         if answer["losses"] == json!([]) {
             // The trainer took no step, because the training run is finished or the loss isn't
-            // finite. There is nothing to add to the answer in this case.
+            // finite. Therefore, the answer doesn't get the field `parts`.
             return Ok(answer);
         }
         let after = self.trainer.model();

@@ -104,8 +104,8 @@ pub fn chart(
     picture!(chart.title, chart(chart, x_tick))
 }
 
-/// A value for the argument `x_tick` of [`chart`], with which the numbers that label the horizontal
-/// axis have the default format.
+/// A value for the argument `x_tick` of [`chart`] that selects the default format for the numbers
+/// on the horizontal axis.
 pub const PLAIN: Option<fn(f64) -> String> = None;
 
 /// The content of a bar chart.

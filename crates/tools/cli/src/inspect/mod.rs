@@ -83,7 +83,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     // `/dev/stdout` as the path of the page, a message on standard output would become part of the
     // page.
     note(&format!(
-        "wrote a page with {} tokens, {} layers and {} heads per layer to {}",
+        "the web page that shows the attention of {} tokens in {} layers with {} heads each was written to {}",
         ids.len(),
         config.n_layers,
         config.n_heads,

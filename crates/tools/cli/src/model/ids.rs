@@ -213,8 +213,7 @@ impl TextArgs {
         self.argument().is_some() || self.file.is_some() || self.tokens.is_some()
     }
 
-    /// Reads a text or token IDs. Unlike [`prompt`](Self::prompt), keeps a line ending at the end
-    /// of a text.
+    /// Reads a text or token IDs. Unlike [`prompt`](Self::prompt), keeps a trailing line break.
     ///
     /// # Errors
     /// Returns a usage error if there is no input.
@@ -232,8 +231,7 @@ impl TextArgs {
     }
 
     /// Reads a prompt, or returns `None` if there is no input. If the prompt is read from a file or
-    /// a pipe, a line ending at the end is removed, because editors and `echo` add one to each
-    /// text.
+    /// a pipe, a trailing line break is removed, because editors and `echo` add one to each text.
     pub(crate) fn prompt(&self) -> Result<Option<Input>> {
         self.read(true)
     }

@@ -90,9 +90,10 @@ impl Vocabulary {
         Ok(Self::find(folder, vocab_size)?.0)
     }
 
-    /// Does the work of [`of_folder`](Self::of_folder). Besides the vocabulary, returns true if the
-    /// folder contains no tokenizer, so that GPT-2's tokenizer was chosen because of `vocab_size`,
-    /// and false if the folder's own tokenizer was read.
+    /// Implements [`of_folder`](Self::of_folder). In addition to the vocabulary, returns true if
+    /// GPT-2's tokenizer was chosen, because the folder contains no tokenizer and `vocab_size` is
+    /// the size of GPT-2's vocabulary. Returns false if the folder's own tokenizer was read, or if
+    /// the vocabulary has no tokenizer.
     fn find(folder: &Path, vocab_size: usize) -> Result<(Self, bool)> {
         let reason = match ModelTokenizer::from_folder(folder) {
             Ok(Some(tokenizer)) => return Ok((Self::new(tokenizer), false)),

@@ -59,8 +59,9 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Starts handling requests and warnings. When the first of these signals arrives, prints
-    /// `message` to standard error.
+    /// Installs handlers for the signals that ask the program to end (`REQUESTS`) and for the
+    /// signals that warn it that it will soon be ended (`WARNINGS`). When the first of these
+    /// signals arrives, prints `message` to standard error.
     ///
     /// `message` tells the user what the program does next. If several MPI ranks (processes) train
     /// together, only one of them should pass a message, so that it is printed only once. The other

@@ -242,11 +242,12 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
     Ok((train, validates.then_some(validation)))
 }
 
-/// Names of the file that contains the training part, without the extension. Hugging Face's library
-/// `datasets` recognizes the same names.
+/// Accepted names, without the extension, of the file that contains the training part of the data.
+/// Hugging Face's library `datasets` recognizes the same names.
 const TRAINING: [&str; 2] = ["train", "training"];
 
-/// Names of the file that contains the validation part, without the extension.
+/// Accepted names, without the extension, of the file that contains the validation part of the
+/// data.
 const VALIDATION: [&str; 4] = ["validation", "valid", "val", "dev"];
 
 /// Extensions of files with token IDs.

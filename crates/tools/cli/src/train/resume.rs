@@ -38,10 +38,10 @@ const CHANGEABLE: [&str; 9] = [
     "threads",
 ];
 
-/// Names of the options that the program derives from other options or from the data if the user
-/// doesn't set them. `options.toml` doesn't contain the derived values, so a resumed run may set
-/// these options. However, the crate `train` checks that their values match the values in the
-/// checkpoint.
+/// Names of the options whose values the program derives from other options or from the data if the
+/// user doesn't set them. `options.toml` doesn't contain derived values, so this module accepts any
+/// value that the user sets for such an option when resuming a run. The crate `train` then checks
+/// that the value matches the one in the checkpoint.
 const DERIVED: [&str; 4] = ["vocab_size", "max_length", "stride", "min_lr"];
 
 /// Finds the training run to resume, and returns its latest checkpoint and its options. `named` is

@@ -248,14 +248,14 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Returns an error if `path` isn't an existing folder. `what` describes the required folder in the
-/// error message, such as "a model" in "the folder of a model is required".
+/// Returns an error if `path` isn't an existing folder. `what` tells the user what the folder
+/// should contain, such as "a model" in the error message "a model must be a folder".
 pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => bail!(
-            "{name}: this is a file, but the folder of {what} is required; specify the path of a folder"
+            "{name}: this is a file, but {what} must be a folder; specify the path of a folder"
         ),
         Err(error) if error.kind() == NotFound => {
             let reason = missing_reason(path);

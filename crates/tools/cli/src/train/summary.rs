@@ -175,13 +175,13 @@ pub(crate) fn sum_up(
         Some(prompt) => format!("{gpt} generate {prompt} --model {run}"),
         None => format!(
             "{gpt} generate -i --model {run}\n\
-            note    -i reads the prompt from the terminal, because the prompt of the samples can't be quoted for the shell"
+            note    -i reads the prompt from the terminal, because the prompt used for the samples can't be quoted in a shell command"
         ),
     };
     Ok(format!(
-        "\n{done}\n{best}folder  {folder}: {SVG}, {LOG}\n\
-        python  AutoModelForCausalLM.from_pretrained({model})\n\
-        write   {write}"
+        "\n{done}\n{best}folder  {folder}, with the loss curve in {SVG} and the log in {LOG}\n\
+        python  to load the model, use: AutoModelForCausalLM.from_pretrained({model})\n\
+        shell   to generate text, use: {write}"
     ))
 }
 

@@ -80,7 +80,7 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
     };
     ModelTokenizer::from_folder(folder)?.with_context(|| {
         format!(
-            "--tokenizer {name}: the folder contains neither tokenizer.json nor both vocab.json and merges.txt"
+            "--tokenizer {name}: the folder must contain either tokenizer.json, or both vocab.json and merges.txt"
         )
     })
 }

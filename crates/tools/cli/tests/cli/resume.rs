@@ -1,8 +1,9 @@
 //! Tests that `gpt train --resume` produces exactly the same weights, bit for bit, as a run that
 //! was never interrupted.
 //!
-//! The tests of the crate `train` interrupt a run after each step and check the same property. They
-//! also check that a run can't be resumed with different data.
+//! The tests of the crate `train` interrupt a run after each step, and check that the resumed run
+//! produces the same results as an uninterrupted run. They also check that a run can't be resumed
+//! with different data.
 
 use std::fs;
 

@@ -28,8 +28,9 @@ fn of_conversions_into_one_folder_one_succeeds_and_the_others_are_refused() {
     for round in 0..rounds(4, 60) {
         let folder = copy_of(before.path());
         let path = folder.path();
-        // The folder to which all commands convert a model doesn't exist in even rounds, and is
-        // empty in odd rounds. Both are valid output folders.
+        // All commands of a round convert a model to the same output folder. In even rounds, this
+        // folder doesn't exist beforehand. In odd rounds, the test creates it as an empty folder.
+        // Commands must accept both.
         if round % 2 == 1 {
             fs::create_dir(path.join("new")).expect("a folder");
         }

@@ -30,8 +30,9 @@ const QUICK: [&str; 12] = [
     "flock",
 ];
 
-/// Other system calls with which commands access files. A test lets these calls fail only if all
-/// test cases were requested with the environment variable `TORTURE`.
+/// System calls with which commands access files, in addition to those in [`QUICK`]. The tests make
+/// these calls fail only if the environment variable `TORTURE` is set, which requests all test
+/// cases.
 const LONG: [&str; 8] = [
     "openat",
     "write",
@@ -99,10 +100,10 @@ fn each_call_of_a_conversion_may_fail_or_be_the_last() {
     each_call_may_fail_or_be_the_last(conversions, 5);
 }
 
-/// Repeats each command, letting a different one of its system calls fail each time, or killing the
-/// process at this call. If the environment variable `TORTURE` is set, tries all kinds of system
-/// calls and errors. Otherwise, tries only one of every `short` cases, with fewer kinds of calls
-/// and errors.
+/// Repeats each command many times. Each time, a different one of its system calls fails, or the
+/// process is killed at this call. If the environment variable `TORTURE` is set, tries all of these
+/// cases, with all kinds of system calls and errors. Otherwise, tries only one in every `short`
+/// cases, with fewer kinds of calls and errors.
 fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     if !has_strace() {
         return;

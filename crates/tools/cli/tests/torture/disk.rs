@@ -47,7 +47,8 @@ struct Disk {
 }
 
 impl Disk {
-    /// Reads the content of a real folder. All of it is considered synced.
+    /// Copies the files and folders below `root` from the real file system to a new simulated disk,
+    /// and treats all of them as already synced.
     fn of(root: &Path) -> Self {
         let mut disk = Self {
             root: root.canonicalize().expect("a folder"),
@@ -357,7 +358,7 @@ fn cuts(job: &Job) -> (usize, Vec<String>) {
                 let line: String = call.line.chars().take(20).collect();
                 let last = call.texts.last().map_or("", String::as_str);
                 faults.push(format!(
-                    "after a simulated power failure at the system call {line}… {last}, which left {how:?} of the unsynced data: {fault}"
+                    "after a simulated power failure that followed the system call {line}… {last} and preserved {how:?} of the unsynced data: {fault}"
                 ));
             }
         }

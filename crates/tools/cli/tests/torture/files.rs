@@ -9,11 +9,11 @@ use crate::sandbox::{
     train, words,
 };
 
-/// Something unexpected with which a test replaces a file, such as a folder. It consists of a
+/// What a test puts in place of a file, such as a folder or an empty file. It consists of a
 /// description and a function that creates the replacement at the path of the file.
 type Replacement = (&'static str, fn(&Path));
 
-/// The replacements for a file.
+/// Everything that a test puts in place of a file, one after another.
 const REPLACEMENTS: [Replacement; 9] = [
     ("nothing", |_| {}),
     ("an empty file", |path| fs::write(path, "").expect("a file")),
@@ -81,9 +81,10 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
         if let Some(fault) = ended.fault() {
             faults.push(format!("{case}: {fault}"));
         }
-        // A command that fails because of a damaged file must not change the checkpoints. The loss
-        // curve is an exception: a run draws it after saving its checkpoints, so the checkpoints
-        // may already have changed when the command fails.
+        // A command that fails because of a damaged file must not change the checkpoints. This
+        // isn't checked if the damaged file is the loss curve: a run draws the loss curve after
+        // saving its checkpoints, so the checkpoints may already have changed when the command
+        // fails.
         if ended.is_ok() || file.starts_with("loss.") {
             continue;
         }

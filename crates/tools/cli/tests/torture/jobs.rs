@@ -54,9 +54,10 @@ pub(crate) fn weights(run: &Path) -> Option<Vec<u8>> {
     fs::read(newest(run)?.join("model.safetensors")).ok()
 }
 
-/// Returns a command that resumes a finished run and trains it for two more steps. The function
-/// that checks the files requires that at most two checkpoints are left after the run has been
-/// resumed once more: the latest one and the one with the lowest validation loss.
+/// Returns a command that resumes a finished run and trains it for two more steps, together with a
+/// function that checks the files afterwards. This function resumes the run once more, and then
+/// requires that at most two checkpoints are left: the latest one and the one with the lowest
+/// validation loss.
 fn saves() -> Job {
     let before = folder_with_a_run();
     let after = |steps| {

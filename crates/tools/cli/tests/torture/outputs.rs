@@ -12,8 +12,9 @@ use crate::sandbox::{
     PATIENCE, command_line, contents, copy_of, folder_with_a_run, gpt, report, train, words,
 };
 
-/// What already exists at the output path when a command starts, such as an empty folder or a file.
-/// The string describes it, and the function creates it at the given path.
+/// What exists at the output path of a command before the command starts, such as a file or a
+/// folder. The first field is its description, and the second field is a function that creates it
+/// at the given path.
 type Existing = (&'static str, fn(&Path));
 
 const EXISTING: [Existing; 6] = [

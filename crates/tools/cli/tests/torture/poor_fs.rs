@@ -85,9 +85,10 @@ fn commands_that_write_work_on_poor_file_systems() {
             [] => told.is_empty(),
             notes => told.len() == 1 && notes.iter().all(|note| told[0].contains(note)),
         };
-        // After each command, its files on the poor file system are compared with those on a normal
-        // file system. Some files are left out, because they contain random IDs, times or paths and
-        // therefore differ from run to run.
+        // After each command, the files that it wrote to the poor file system, which lacks a
+        // feature such as hard links or locks, are compared with those that it wrote to a normal
+        // file system. Some files are left out of the comparison, because they contain random IDs,
+        // times or paths and therefore differ from run to run.
         let compared = |folder: &std::path::Path| {
             let mut files = contents(folder);
             files.retain(|name, _| {
