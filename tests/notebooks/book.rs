@@ -52,9 +52,9 @@ pub struct Notebook {
     /// calls whose replacement depends on the run. For example, if the learner has entered the seed
     /// 7, the call that reads the seed is shown as `7`.
     pub(crate) code: HashMap<u32, String>,
-    /// Information about each function of the notebook that ended early because of an error, a
-    /// panic or a setting: the line number at which the function last called a method of this type,
-    /// and the outcome that the cells after this line receive because they weren't computed.
+    /// One entry for each function of the notebook that ended early because of an error, a panic or
+    /// a setting. The entry contains the line number of the function's last call of a [`Notebook`]
+    /// method, and the outcome of the function's cells after this line, which weren't computed.
     pub(crate) ended: Vec<(u32, Outcome)>,
     /// Line number, in the notebook's source file, at which the notebook most recently called a
     /// method of this type. If a function of the notebook fails, this number shows how far it got.
@@ -169,7 +169,7 @@ impl Record {
         if verdict.difference > 0.0 {
             let (difference, allowed) = (verdict.difference, verdict.allowed);
             about += &format!(
-                "; the most significant difference is {difference:.1e}, and the tolerance is {allowed:.1e}"
+                "; the largest difference relative to its tolerance is {difference:.1e}, and this tolerance is {allowed:.1e}"
             );
         }
         if let Some(note) = &self.note {
@@ -273,7 +273,8 @@ impl Notebook {
     /// # Errors
     ///
     /// Returns an error if the settings contain neither the book's text nor a substitute. The
-    /// current function should return this error, so that its remaining cells are skipped.
+    /// function of the notebook that calls this method should return this error (for example, with
+    /// `?`), so that the function's remaining cells are skipped.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
         let line = self.go_to_caller();
@@ -292,13 +293,14 @@ impl Notebook {
     }
 
     /// Returns an error if the notebook runs in a web page. Notebooks call this method before cells
-    /// that need a large model, sizes that don't fit in 32 bits, or a panic that is caught. None of
-    /// these is available in a web page, because notebooks run there as WebAssembly.
+    /// that need a large model, use sizes that don't fit in 32 bits, or rely on catching a panic.
+    /// None of this is possible in a web page, because notebooks run there as WebAssembly.
     ///
     /// # Errors
     ///
-    /// Returns an error if the notebook runs in a web page. The current function should return this
-    /// error, so that its remaining cells are skipped.
+    /// Returns an error if the notebook runs in a web page. The function of the notebook that calls
+    /// this method should return this error (for example, with `?`), so that the function's
+    /// remaining cells are skipped.
     #[track_caller]
     pub fn not_in_a_page(&mut self) -> Result<()> {
         self.goes_on(!self.settings.small, NOT_IN_A_PAGE)
@@ -310,8 +312,9 @@ impl Notebook {
     ///
     /// # Errors
     ///
-    /// Returns an error if the user hasn't requested the training run. The current function should
-    /// return this error, so that its remaining cells are skipped.
+    /// Returns an error if the user hasn't requested the training run. The function of the notebook
+    /// that calls this method should return this error (for example, with `?`), so that the
+    /// function's remaining cells are skipped.
     #[track_caller]
     pub fn takes_minutes(&mut self) -> Result<()> {
         self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)
@@ -323,9 +326,9 @@ impl Notebook {
     /// used, the notebook's remaining cells aren't compared with the output of the original Python
     /// notebook.
     ///
-    /// Notebooks must pass `false` as `default`. The web page or the terminal shows the notebook's
-    /// code with another text in place of this call: the argument, `false`, before the notebook has
-    /// run, and the value that the call returned, `true` or `false`, afterwards.
+    /// Notebooks must pass `false` as `default`. In the code that learners see, this call is
+    /// replaced with a literal. Before the notebook has run, this is the argument, `false`.
+    /// Afterwards, it is the value that the call returned, `true` or `false`.
     #[track_caller]
     pub fn takes_small_model(&mut self, default: bool) -> bool {
         let line = self.go_to_caller();
@@ -341,13 +344,14 @@ impl Notebook {
     /// # Errors
     ///
     /// Returns an error if the user has requested fewer than [`TrainingRun::EPOCHS`] epochs. The
-    /// current function should return this error, so that its remaining cells are skipped.
+    /// function of the notebook that calls this method should return this error (for example, with
+    /// `?`), so that the function's remaining cells are skipped.
     #[track_caller]
     pub fn takes_all_epochs(&mut self) -> Result<()> {
         let all = TrainingRun::EPOCHS;
         self.goes_on(
             self.epochs(all) == all,
-            "it needs all epochs of the training",
+            "it needs a model that was trained for all epochs",
         )
     }
 
@@ -367,7 +371,7 @@ impl Notebook {
 
     /// Returns the PyTorch build whose dropout masks the training run should reproduce. (Some
     /// builds of PyTorch draw different masks from the same seed.) This is the build that the user
-    /// requested, or `default` if the user didn't request one. If the user requested another build
+    /// requested, or `default` if the user didn't request one. If the user requested a build other
     /// than `default`, the notebook's remaining cells aren't compared with the output of the
     /// original Python notebook, which was computed with the `default` build.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
@@ -486,9 +490,9 @@ impl Notebook {
     /// value for the input called `name`, returns this value. Otherwise, returns `default`, the
     /// value in the original Python notebook.
     ///
-    /// `bounds` is the range of what a learner may enter: of the value of a number, of the number
-    /// of characters in a text, or of the number of elements in a matrix. The range must be small
-    /// enough for the notebook to finish quickly with any allowed value.
+    /// `bounds` limits what a learner may enter: the value of a number, the number of characters in
+    /// a text, or the number of elements in a matrix. The limits must be narrow enough for the
+    /// notebook to finish quickly with any allowed value.
     #[track_caller]
     pub fn input<T: Input>(
         &mut self,
@@ -672,7 +676,9 @@ impl Notebook {
     ) {
         let value = value.value();
         let verdict = compare(&value, printed, within.map(|(tolerance, _)| tolerance));
-        let looser = within.map(|(_, why)| format!("looser than the printed digits: {why}"));
+        let looser = within.map(|(_, why)| {
+            format!("the tolerance is larger than the printed digits suggest: {why}")
+        });
         self.record(Record {
             kind,
             verdict: verdict.unwrap_or_else(|error| Verdict::of_fault(format!("{error:#}"))),

@@ -24,7 +24,8 @@ pub enum Part {
         /// Title that the section has in the original Python notebook.
         title: String,
     },
-    /// The introduction of a notebook, such as its goal and its prerequisites.
+    /// The introduction of a notebook, which consists of its goal, its prerequisites and the time
+    /// that it takes to read the notebook.
     Intro(Intro),
     /// Prose: text that explains the notebook to learners, written as `//` comments in its source
     /// code. This variant contains only prose that doesn't explain the code of a particular cell.
@@ -32,7 +33,8 @@ pub enum Part {
         /// Line number of the first call of a [`Notebook`] method after the prose, in the
         /// notebook's source file.
         line: u32,
-        /// Text of the prose without the comment slashes. Empty lines separate its paragraphs.
+        /// The prose, without the slashes of the `//` comments in which it is written. Empty lines
+        /// separate its paragraphs.
         text: String,
     },
     /// A question that the notebook asks the learner about a section, together with its answer.

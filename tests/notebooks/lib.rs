@@ -1,7 +1,7 @@
 //! Rust ports of the book's Jupyter notebooks, which are written in Python, and of other documents
 //! about the book. Each port, which is also called a notebook, is a program that can be read from
-//! top to bottom. It computes the cells of the original document with the public items of our
-//! crates, and compares the results with the output that the original document prints.
+//! top to bottom. It reproduces the cells of the original document with the public API of our
+//! crates, and compares the results with the output that the original document shows.
 //!
 //! `cargo test` runs all notebooks, `cargo xtask verify` reports the result of comparing each
 //! computed value with the output of the original document, and `cargo xtask notebook` shows the
@@ -165,7 +165,7 @@ const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book'
 /// Reason that learners see if a notebook skips a cell because it can't be computed in a web page,
 /// where notebooks run as WebAssembly.
 const NOT_IN_A_PAGE: &str =
-    "it needs a large model, sizes that don't fit in 32 bits, or a panic that is caught";
+    "it needs a large model, uses sizes that don't fit in 32 bits, or relies on catching a panic";
 
 /// Reason that users see if a notebook skips a cell because it requires minutes of training. It
 /// includes the command that runs the training.
@@ -187,8 +187,8 @@ pub struct Settings {
     pub training: Option<TrainingRun>,
     /// Whether to create the pictures of computed values that the web page of a notebook shows.
     pub draws: bool,
-    /// Whether the notebook runs in a web page, as WebAssembly. If so, it skips the cells that need
-    /// a large model, sizes that don't fit in 32 bits, or a panic that is caught.
+    /// Whether the notebook runs as WebAssembly in a web page. If it does, it skips the cells that
+    /// need a large model, use sizes that don't fit in 32 bits, or rely on catching a panic.
     pub small: bool,
     /// Values of the notebook's inputs (such as a seed) that the learner has changed. Each entry
     /// consists of the line number, in the notebook's source file, of the call that reads the

@@ -28,8 +28,7 @@ pub struct Verdict {
     /// the Python notebook. If several numbers were compared, this is the difference that is
     /// largest in relation to its tolerance.
     pub difference: f64,
-    /// Tolerance for the difference in `difference`, which is the largest difference that still
-    /// counts as agreement.
+    /// Tolerance, which is the largest value of `difference` that still counts as agreement.
     pub allowed: f64,
     /// Error messages for the computed values that differ from the printed values by more than the
     /// tolerance, such as `[1, 0]: printed 0.3000, computed 0.3001`. The list is empty if the
@@ -176,8 +175,9 @@ pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
         .collect()
 }
 
-/// Returns the numbers in the output of a Python notebook, each with the tolerance that follows
-/// from its printed digits and with which a computed value is compared.
+/// Returns the numbers in the output of a Python notebook, each as a pair of its value and its
+/// tolerance. The tolerance, which is derived from the printed digits, is the largest accepted
+/// difference between the number and a computed value.
 pub fn allowances(text: &str) -> Vec<(f64, f64)> {
     let (_, numbers) = read(text);
     let numbers = numbers.iter();

@@ -30,10 +30,10 @@ pub(crate) struct Call<'a> {
     /// argument `&x`). If the argument is the name of a string constant, this is the string literal
     /// that defines the constant.
     pub(crate) arguments: Vec<&'a str>,
-    /// Code of the notebook between the previous statement that calls a `book` method and this
-    /// statement, which learners see as the code of a cell. It is empty for a call that reads an
-    /// input, as in `let seed = book.input(…);`. Such a call is only a part of a statement, whose
-    /// code belongs to the next call.
+    /// Code of the notebook between the previous statement that calls a `book` method and this one.
+    /// Learners see it as the code of a cell. The field is empty if this call reads an input, as in
+    /// `let seed = book.input(…);`. In this case, the statement that contains the call is part of
+    /// the code of the next call.
     pub(crate) code: String,
 }
 
@@ -64,8 +64,8 @@ impl Call<'_> {
     }
 }
 
-/// Returns the calls of methods of the variable `book` in the source code of a notebook, `source`,
-/// in the order in which they occur. Two kinds of calls are included: statements such as
+/// Returns the method calls on the variable `book` in `source`, the source code of a notebook, in
+/// the order in which they occur. Two kinds of calls are included: statements such as
 /// `book.prints(…);`, and calls that read an input, as in `let seed = book.input(…);`.
 ///
 /// If a call is part of a larger statement, learners see other code in its place. This is the code
@@ -118,10 +118,10 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
     calls
 }
 
-/// Names of the methods of the variable `book` that only support the text between the cells of a
-/// notebook: they compute values that the text mentions or check statements in it. A statement that
-/// only calls a `book` method is removed from the code that learners see. A blank line takes its
-/// place, unless the method is in this list.
+/// Names of the `book` methods that only support the prose of a notebook: they compute values that
+/// the prose mentions, or check statements in the prose. Learners don't see statements that only
+/// call a `book` method. If the method is in this list, the statement is removed from the code
+/// without a trace. For all other methods, a blank line takes the place of the statement.
 const HIDDEN: [&str; 3] = ["value", "holds", "aside"];
 
 /// Returns true if `method` is the name of a method of the variable `book` that reads an input of

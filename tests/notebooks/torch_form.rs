@@ -56,8 +56,9 @@ pub(crate) fn shown(array: &ArrayD<f64>) -> (String, Vec<(Vec<usize>, f64)>) {
     for (at, &value) in array.indexed_iter() {
         let at = at.slice();
         let axes = at.iter().zip(array.shape());
-        // Number of brackets that PyTorch prints directly before this number because a row or a
-        // larger block of the array begins with it, and number of brackets directly after it.
+        // Number of opening brackets that PyTorch prints directly before this number, and number of
+        // closing brackets directly after it. There is one bracket for each row or larger block of
+        // the array that begins or ends with this number.
         let begins = axes.clone().rev().take_while(|(place, _)| **place == 0);
         let ends = axes.rev().take_while(|(place, size)| **place + 1 == **size);
         let (begins, ends) = (begins.count(), ends.count());

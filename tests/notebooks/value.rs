@@ -16,9 +16,9 @@ pub enum Value {
     Text(String),
     /// A list of strings, which is printed as a Python list, such as `['It', "'s"]`.
     Texts(Vec<String>),
-    /// An array of numbers with its `Kind` (see [`Value::Numbers`]), and a text that contains the
-    /// numbers, such as `582 x forward`. Learners see the text, whereas only the numbers are
-    /// compared with the output of the original Python notebook.
+    /// An array of numbers and its `Kind` (see [`Value::Numbers`]), together with a text that
+    /// contains these numbers, such as `582 x forward`. Learners see the text, but only the numbers
+    /// are compared with the output of the original Python notebook.
     Lines(ArrayD<f64>, Kind, String),
 }
 

@@ -33,31 +33,31 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 fn products(book: &mut Notebook) -> Result<()> {
     book.section("concepts", "Concept Questions");
     // The first question asks for a dot product, and the second question asks for the shapes of
-    // five matrix products. The product of a matrix of shape (a, b) and a matrix of shape (c, d)
-    // exists if b = c. The product then has the shape (a, d).
+    // five matrix products. A matrix of shape (a, b) can be multiplied by a matrix of shape (c, d)
+    // if b = c. The product then has the shape (a, d).
 
     // The dot product of (1, 2, 3) and (4, 5, 6) is 1 · 4 + 2 · 5 + 3 · 6.
     let dot = matmul(&array![[1.0, 2.0, 3.0]], &array![[4.0], [5.0], [6.0]]); // (1, 1)
     book.prints("1", &dot[[0, 0]], "32");
-    // The product of two matrices of the shapes (8, 5) and (5, 7) exists, because the inner sizes
-    // are equal.
+    // A matrix of shape (8, 5) can be multiplied by a matrix of shape (5, 7), because the inner
+    // dimensions are equal: both are 5.
     book.shape("2a", &product([8, 5], [5, 7])?, &[8, 7]);
     Ok(())
 }
 
 fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
-    // The next two matrix products don't exist, because the inner sizes of the two matrices differ:
-    // they are 6 and 3 for the first product, and 8 and 2 for the second product.
-    book.refuses("2b", product([8, 6], [3, 4]), "doesn't exist");
+    // The next two matrix products aren't defined, because the inner dimensions of the two matrices
+    // differ: they are 6 and 3 for the first product, and 8 and 2 for the second product.
+    book.refuses("2b", product([8, 6], [3, 4]), "can't be multiplied");
     // ...
-    book.refuses("2c", product([8, 8], [2, 8]), "doesn't exist");
+    book.refuses("2c", product([8, 8], [2, 8]), "can't be multiplied");
     Ok(())
 }
 
 fn more_products(book: &mut Notebook) -> Result<()> {
-    // The last two matrix products exist, because the inner sizes of the two matrices are equal in
-    // both cases.
+    // The last two matrix products are defined, because the inner dimensions of the two matrices
+    // are equal in both cases.
     book.shape("2d", &product([2, 8], [8, 8])?, &[2, 8]);
     // ...
     book.shape("2e", &product([4, 6], [6, 4])?, &[4, 4]);
@@ -342,7 +342,9 @@ fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
     set_hook(Box::new(|_| {})); // the panic is expected, so its message is suppressed
     let product = catch_unwind(|| matmul(&Array2::zeros(a), &Array2::zeros(b)));
     set_hook(hook);
-    product.map_err(|_| anyhow!("a product of {a:?} and {b:?} doesn't exist"))
+    product.map_err(|_| {
+        anyhow!("a matrix of shape {a:?} can't be multiplied by a matrix of shape {b:?}")
+    })
 }
 
 /// Returns an array of the given shape that contains normal samples (random numbers with mean 0 and

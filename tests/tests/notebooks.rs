@@ -21,9 +21,10 @@ fn faults(program: &Program, parts: &[Part]) -> Vec<String> {
     faults.collect()
 }
 
-/// Returns the failures of a run, excluding two kinds of failures that can occur even though each
-/// input is valid by itself. The first kind occurs if the embedding size of a model isn't divisible
-/// by the number of heads.
+/// Returns the failures of a notebook run, except for two kinds of failures that can occur even
+/// though each input is valid on its own. The first kind occurs if the embedding size of a model
+/// isn't divisible by the number of heads. The second kind occurs if a text contains a word that
+/// isn't in the tokenizer's vocabulary, or if it is too short for a second batch.
 fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
     let mut faults = faults(program, parts);
     faults.retain(|fault| {
@@ -33,8 +34,7 @@ fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
             let [width, heads] = [width, heads].map(number::<usize>);
             !width.is_multiple_of(heads)
         });
-        // The second kind of failure occurs if a text contains a word that isn't in the tokenizer's
-        // vocabulary, or if a text is too short for a second batch.
+        // Failures of the second kind are recognized by parts of their messages.
         !is_refused
             && !["vocabulary doesn't contain the word", "for only one batch"]
                 .iter()

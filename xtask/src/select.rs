@@ -38,9 +38,9 @@ impl CellFilter {
 pub(crate) struct Selection {
     /// Notebook that contains the cells.
     pub(crate) program: &'static Program,
-    /// Whether the notebook trains a model for a long time and this training must be executed. This
-    /// is the case only if the user entered the name of the notebook itself instead of one of its
-    /// cells.
+    /// Whether to execute the notebook's training run, which takes minutes. This is true only if
+    /// the notebook contains such a training run and the user entered the name of the notebook
+    /// itself instead of the name of one of its cells.
     pub(crate) trains: bool,
     /// Source lines of the selected cells.
     lines: HashSet<u32>,
@@ -74,8 +74,9 @@ type Rule<'a> = &'a dyn Fn(&Program, &Cell) -> bool;
 ///
 /// # Errors
 ///
-/// Returns an error if no cell was found. The message contains the items that docs/book-map.md
-/// lists for `words`, or similar names.
+/// Returns an error if no cell matches `words`. If docs/book-map.md has an entry for `words`, the
+/// message contains the items of this entry. Otherwise, it contains the names that are most similar
+/// to `words`.
 pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let all: Vec<(&Program, Vec<Part>)> = PROGRAMS.iter().map(|it| (it, it.unrun())).collect();
     let choose = |rule: Rule<'_>| -> Vec<Selection> {

@@ -189,8 +189,9 @@ impl Report {
         let printed = figures + shown + left_out;
         let mut lines = format!(
             "\n{} cells passed, {failed} failed and {skipped} were skipped in {seconds:.1} s\n\
-             {figures} of {printed} printed numbers were compared, {shown} more were computed by \
-             ndarray alone, and {left_out} weren't compared\n",
+             {figures} of the {printed} numbers that the documents print were compared with \
+             numbers that this project computes, {shown} more with numbers that ndarray alone \
+             computes, and {left_out} weren't compared\n",
             self.passed
         );
         if skipped > 0 {

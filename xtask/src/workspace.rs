@@ -120,7 +120,7 @@ pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
 ///
 /// # Errors
 ///
-/// Returns an error if the file can't be read or has no such item.
+/// Returns an error if the file can't be read, or if it contains no item that begins with `start`.
 pub(crate) fn listing(path: &str, start: &str) -> Result<(usize, String)> {
     let source = std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
     item(&source, start)

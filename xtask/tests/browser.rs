@@ -174,6 +174,8 @@ fn a_page_without_scripts_has_no_dead_fields(page: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("framed.html");
     let source = page.replace('&', "&amp;").replace('"', "&quot;");
+    // After five seconds, the script stores the number of cells and the HTML of all visible fields
+    // in the attribute `data-told` of the outer document.
     let framed = format!(
         "<head></head><iframe sandbox=\"allow-same-origin\" srcdoc=\"{source}\"></iframe><script>\
          setTimeout(() => {{\
@@ -420,6 +422,8 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
         opened.dom
     };
 
+    // The script runs the notebooks in `LIVE` with their default inputs, and writes the line
+    // number, the number of compared values and the differences of each cell to the page as JSON.
     let ask = format!(
         "<head></head><pre></pre><script src=\"live.js\"></script><script>\
          document.querySelector('pre').textContent = btoa(JSON.stringify(\
@@ -557,6 +561,8 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
         { "next": true },
         { "next": true },
     ]);
+    // The script passes the requests to the model in the page, and writes the answers to the page
+    // as JSON.
     let page = format!(
         "<head></head><pre></pre><script>{}{}\";</script><script src=\"live.js\"></script><script>\
          document.querySelector('pre').textContent = btoa(JSON.stringify(\
@@ -573,9 +579,11 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
     a_view_answers_a_reader(opened, &packed);
 }
 
-/// Points at a token, taps on the attention map, and lets the model continue a text, as a reader
-/// would.
+/// Uses the model in a page as a reader would, and checks the page's responses. The test points at
+/// a token, taps the attention map, and lets the model continue a text.
 fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
+    // The script focuses a token, taps the attention map, and has the model continue a text at two
+    // temperatures. It stores what the page shows after each action in attributes of the body.
     let page = format!(
         "<head></head><main><div id=\"model\" data-text=\"and the bell\"></div></main>\
          <script>{}{}\";</script><script src=\"live.js\"></script><script>(() => {{\

@@ -68,7 +68,8 @@ impl Glossary {
     }
 }
 
-/// Adds links to the glossary to the texts of one page, at most one link per term.
+/// Converts the texts of one page to HTML, and links the first use of each term on this page to the
+/// term's entry in the glossary.
 pub(super) struct Links<'g> {
     glossary: &'g Glossary,
     /// Indices of the terms that already have a link on this page.

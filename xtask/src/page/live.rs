@@ -60,8 +60,9 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
         Some(model) => model.to_owned(),
         None => {
             let trained = target()?.join("live");
-            // If another process is writing live pages at the same time, this process waits until
-            // that process has trained the model, and then uses the same model.
+            // Interactive pages need a trained model. If another process is creating such pages at
+            // the same time, this process waits until the other process has trained the model, and
+            // then uses the same model.
             let _lock = lock_folder(&trained)?;
             let story = trained.join("the-answering-bell");
             // `--resume` continues an interrupted run and does nothing if the run is finished.

@@ -86,9 +86,11 @@ pub(crate) fn write(
     print(&format!("open {}\n", folder.join("index.html").display()))
 }
 
-/// Name of the notebook whose page contains the trained model, if the pages are interactive.
+/// Name of the notebook whose page contains a trained model. The page contains the model only if
+/// the pages are interactive.
 const MODEL_PAGE: &str = "ch05";
-/// Name of the notebook on whose page a model can be trained, if the pages are interactive.
+/// Name of the notebook whose page lets the reader train a model. Training is possible only if the
+/// pages are interactive.
 const TRAINING_PAGE: &str = "training";
 
 /// The data that all pages have in common.

@@ -147,7 +147,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 cell, figures, why, ..
             }) => {
                 let why = escape(&format!(
-                    "{figures} of the numbers that the book prints in {cell} aren't compared with computed numbers: {why}"
+                    "{figures} of the numbers that the document prints in {cell} aren't checked against computed values: {why}"
                 ));
                 step.begin(&mut body, &format!("<p class=\"dim\">{why}</p>\n"));
             }
@@ -190,7 +190,8 @@ const LONG_LISTING: usize = 12;
 /// belong to it. On a wide screen, the questions and errata are shown beside the step.
 #[derive(Default)]
 struct Step {
-    /// Text before the step, beside which no questions or errata are shown.
+    /// HTML of the text that comes before this step. Questions and errata aren't shown beside this
+    /// text.
     before: String,
     main: String,
     asides: String,
@@ -248,7 +249,7 @@ fn head(program: &Program, parts: &[Part], terms: &Links<'_>, has_fields: bool) 
     let mut about = "<p>Each output is computed by the Rust code above it and formatted like PyTorch's output. A tick marks an output that was compared with the document.</p>\n".to_owned();
     if let Some(how) = how_to_give_text(cells(parts)) {
         about += &format!(
-            "<p>Some cells read “The Answering Bell” because the book's text isn't part of this project. To get the book's numbers, use {how}.</p>\n"
+            "<p>Some cells use the short story “The Answering Bell” instead of the book's text, which isn't part of this project. To reproduce the book's numbers, use {how}.</p>\n"
         );
     }
     about += &format!(
@@ -421,7 +422,7 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
         None => format!("Erratum {number}"),
     };
     format!(
-        "<div class=\"erratum\"><p><strong>{name}</strong> ({}): {}</p><p>Right: {}</p></div>\n",
+        "<div class=\"erratum\"><p><strong>{name}</strong> ({}): {}</p><p>Correction: {}</p></div>\n",
         inline(&erratum.place),
         inline(&erratum.wrong),
         inline(&erratum.right)
@@ -504,8 +505,8 @@ fn output(record: &Record) -> String {
         Some(printed) if differs(printed) => {
             let [ours, theirs] = mark_differences(ours, printed).map(|html| pre(&html));
             format!(
-                "<div><p class=\"label\">computed</p>{ours}</div>\n\
-                 <div><p class=\"label\">the document prints</p>{theirs}</div>\n"
+                "<div><p class=\"label\">computed here</p>{ours}</div>\n\
+                 <div><p class=\"label\">printed in the document</p>{theirs}</div>\n"
             )
         }
         Some(printed) if ours.trim() != printed.trim() => {

@@ -7,7 +7,8 @@
 
 use super::Book;
 
-/// A part of a GPT, or of the programs that train and use a GPT.
+/// A part of the overview diagram, such as attention. It represents a part of a GPT, or of the
+/// programs that train and use a GPT.
 struct Part {
     name: &'static str,
     /// Number of the section that the part links to.
@@ -26,8 +27,8 @@ enum Shape {
     Wide,
     /// A box that shares its row with another box.
     Narrow,
-    /// A frame around the parts of the transformer block. These parts follow the frame in
-    /// [`PARTS`].
+    /// The frame around the parts of the transformer block. In [`PARTS`], the frame comes directly
+    /// before the parts that it contains.
     Frame,
     /// A circle with a plus sign, where a shortcut ends.
     Sum,
@@ -57,7 +58,7 @@ impl Shape {
 /// Number of the parts that the transformer block consists of.
 const PARTS_OF_BLOCK: usize = 6;
 
-/// The parts in the order in which a text passes through them.
+/// The parts of the overview diagram, in the order in which a text passes through them.
 #[rustfmt::skip]
 const PARTS: &[Part] = &[
     part("Tokens", "2.2", &["2.2", "2.3", "2.4", "2.5"], Shape::Wide, (95, 4)),
@@ -80,7 +81,8 @@ const PARTS: &[Part] = &[
     part("Sampling", "5.3.1", &["5.3"], Shape::Narrow, (205, 658)),
 ];
 
-/// SVG paths of the lines between the parts that end with an arrowhead.
+/// SVG paths of the arrows between the parts of the diagram. Each arrow is a line with an arrowhead
+/// at its end.
 const ARROWS: &[&str] = &[
     "M195 38V56",
     "M195 90V99H100V108",
@@ -100,7 +102,7 @@ const ARROWS: &[&str] = &[
     "M375 675H390V21H295",
 ];
 
-/// SVG paths of the lines without an arrowhead.
+/// SVG paths of the lines in the diagram that have no arrowhead.
 const LINES: &[&str] = &[
     // The sum of both embeddings.
     "M100 142V166H184",

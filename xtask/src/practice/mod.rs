@@ -198,8 +198,9 @@ fn check_all(folder: &Folder) -> Result<()> {
 /// The result of building and running the reader's program for an exercise.
 struct Verdict {
     outcome: Outcome,
-    /// Reason why the outcome doesn't count, and advice for the reader, which may be empty. This is
-    /// `None` if the outcome counts.
+    /// Reason why the exercise doesn't count as done even if the outcome is good, such as a crash
+    /// of the program. The second string is advice for the reader, and may be empty. This is `None`
+    /// if there is no such reason.
     failure: Option<(String, String)>,
     /// Text of the report that the check wrote.
     report: String,
@@ -314,7 +315,7 @@ fn diff(folder: &Folder, exercise: &Exercise) -> Result<()> {
 
 fn reset(folder: &Folder, exercise: &Exercise) -> Result<()> {
     print(&format!(
-        "Start {} again? A copy of your file is kept. [y/N] ",
+        "Start exercise {} over? A copy of your file will be kept. [y/N] ",
         exercise.number()
     ))?;
     stdout().flush()?;

@@ -1,4 +1,4 @@
-//! Builds the reader's programs, and runs a program for a limited time.
+//! Builds the programs that the reader writes for the exercises, and runs them with a time limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -266,8 +266,8 @@ impl Drop for Group {
     fn drop(&mut self) {
         #[cfg(unix)]
         signals::kill_group();
-        // End the program itself, which is the only process that can be ended on systems other than
-        // Unix. There, the processes that it has started continue to run.
+        // Kill the program itself. On systems other than Unix, we can't kill any other process, so
+        // processes that the program has started continue to run.
         let _ = self.leader.kill();
         let _ = self.leader.wait();
         #[cfg(unix)]
@@ -307,8 +307,9 @@ mod signals {
         }
     }
 
-    /// Starts to wait for the signals that end this process. When such a signal arrives, the
-    /// process group of the reader's program is ended first.
+    /// Starts a thread that waits for the signals that end this process, such as SIGINT. When such
+    /// a signal arrives, the thread kills the process group of the reader's program before this
+    /// process ends.
     pub(super) fn watch() -> io::Result<()> {
         let mut result = Ok(());
         WATCHED.call_once(|| match Signals::new([SIGHUP, SIGINT, SIGTERM]) {

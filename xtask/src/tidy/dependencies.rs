@@ -16,7 +16,8 @@ const DEV: &str = " (dev)";
 /// The packages that use each external crate.
 type Users = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the differences between the table and the manifests.
+/// Returns the differences between the table of external crates in docs/ARCHITECTURE.md and the
+/// dependencies in the manifests.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let rows = rows("docs/ARCHITECTURE.md")?;
     let violations = differences(&users(&packages(root)?), &rows);
@@ -45,8 +46,9 @@ fn users(packages: &[Package]) -> Users {
     users
 }
 
-/// Returns a violation for each external crate that has no row in the table, and for each row that
-/// doesn't list the actual users of its crates.
+/// Returns a violation for each external crate that has no row in the table of external crates in
+/// docs/ARCHITECTURE.md. Also returns a violation for each row of this table that doesn't list
+/// exactly the packages that use its crates.
 ///
 /// Each row has the columns crates, reason and users. If a row lists several crates, its users are
 /// all packages that use at least one of these crates.

@@ -14,8 +14,8 @@ use crate::workspace::files_below;
 
 const PAGES: [&str; 2] = ["docs/book-map.md", "docs/errata.md"];
 
-/// Returns the cells and items that don't exist, and the items that none of the notebooks in the
-/// same line use.
+/// Returns a violation for each cell or item that [`PAGES`] mention although it doesn't exist, and
+/// for each item that isn't used by any of the notebooks in the same line.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let sources = files_below(&root.join("crates"), "rs").into_iter();
     let sources = sources

@@ -49,11 +49,13 @@ pub(super) fn packages(folder: &Path) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
-/// The layer and the dependencies of each package, as stated in the table.
+/// The table of layers in docs/ARCHITECTURE.md. It maps the name of each package to the name of its
+/// layer and to the packages that it depends on.
 type Table = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// Returns the packages that have no row in the table, the packages whose dependencies differ from
-/// their row or aren't in a lower layer, and the rows whose package doesn't exist.
+/// Returns a violation for each package that has no row in the table of layers, for each package
+/// whose dependencies differ from its row or aren't in a lower layer, and for each row whose
+/// package doesn't exist.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let mut table = table(rows("docs/ARCHITECTURE.md")?);
     let mut packages = packages(root)?;
@@ -78,13 +80,16 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Returns true if the word is the name of a layer: a letter with a digit, such as L0, or `dev`.
+/// Returns true if the word is the name of a layer in docs/ARCHITECTURE.md. The name of a layer is
+/// either `dev` or a letter followed by a digit, such as `L0`. The function accepts `dev` and every
+/// word of two bytes.
 pub(super) fn is_layer(word: &str) -> bool {
     word.len() == 2 || word == "dev"
 }
 
-/// Extracts the table of layers from the rows of all tables on the page. The rows of this table are
-/// those that consist of a crate, a layer and dependencies.
+/// Extracts the table of layers from the rows of all tables in docs/ARCHITECTURE.md. The rows of
+/// this table are those with three columns whose second column is the name of a layer. The other
+/// two columns contain the name of a package and its dependencies.
 fn table(rows: Vec<Vec<String>>) -> Table {
     let rows = rows.into_iter().filter_map(|columns| {
         let [name, layer, used] = columns.try_into().ok()?;
@@ -95,8 +100,8 @@ fn table(rows: Vec<Vec<String>>) -> Table {
     rows.collect()
 }
 
-/// If the package `name`, which depends on the packages `used`, doesn't match the table, returns a
-/// description of the violation. Otherwise, returns `None`.
+/// Compares the package `name` and its dependencies, `used`, with the table of layers. Returns a
+/// description of the violation, or `None` if there is none.
 fn package_violation(name: &str, mut used: BTreeSet<String>, table: &Table) -> Option<String> {
     let Some((layer, row)) = table.get(name) else {
         return Some(format!(

@@ -16,7 +16,8 @@ use super::cycles::without_tests;
 use super::read;
 use crate::workspace::files_below;
 
-/// Minimum number of consecutive words of a message that must occur in the sources.
+/// Number of consecutive words that are searched for in the sources. The sources count as
+/// containing a message if at least one sequence of this many words of the message occurs in them.
 const MIN_WORDS: usize = 3;
 
 /// Messages of other programs and of the standard library.
@@ -91,8 +92,9 @@ fn quoted_in_readme(text: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Returns a violation for each message that contains sequences of at least [`MIN_WORDS`]
-/// consecutive words, none of which occurs in the sources.
+/// Returns a violation for each of the `messages`, which the file `path` quotes, that the sources
+/// don't contain. This is the case if the message contains sequences of [`MIN_WORDS`] consecutive
+/// plain words, but none of these sequences occurs in the sources.
 fn missing(path: &Path, messages: &[String], sources: &str) -> Vec<String> {
     let mut violations = Vec::new();
     for message in messages {

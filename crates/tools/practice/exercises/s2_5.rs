@@ -39,9 +39,10 @@ use crate::check::{Check, Mistake};
 
 type Merge = fn(&[u32], (u32, u32), u32) -> Vec<u32>;
 
-/// Merges pairs of neighboring token IDs with a typical mistake, so that the check can recognize
-/// this mistake in a learner's function. If `is_pair(i)` returns true, replaces the pair at index i
-/// with `new_id` and continues at index i + `step`. Otherwise, copies the ID at index i.
+/// Merges pairs of neighboring token IDs. With suitable arguments, the result is that of a typical
+/// mistake, which the check can then recognize in a learner's function. If `is_pair(i)` returns
+/// true, replaces the pair at index `i` with `new_id` and continues at index `i + step`. Otherwise,
+/// copies the ID at index `i` and continues with the next index.
 fn merged(ids: &[u32], new_id: u32, step: usize, is_pair: impl Fn(usize) -> bool) -> Vec<u32> {
     let (mut merged, mut i) = (Vec::new(), 0);
     while i < ids.len() {

@@ -95,7 +95,7 @@ pub fn check(context_vectors: ContextVectors) -> Report {
         match twice.row(0) == twice.row(1) {
             true => Ok(()),
             false => Err(format!(
-                "the vectors of two equal words are {} and {}, but they should be equal",
+                "the vectors of two occurrences of the same word are {} and {}, but they should be equal",
                 twice.row(0),
                 twice.row(1)
             )),

@@ -43,9 +43,10 @@ use crate::reference;
 
 type CausalWeights = fn(&Array2<f32>, usize) -> Array2<f32>;
 
-/// Returns the scores divided by the square root of `d_k`. Where `is_hidden` returns true for the
-/// index of a word and the index of the word that it would see, the score is replaced with `mask`.
-/// Some typical mistakes hide the wrong words or use a wrong `mask`, such as 0.
+/// Returns the scores divided by the square root of `d_k`. If `is_hidden(i, j)` returns true, the
+/// score in row `i` and column `j`, which determines the weight of word `i` for word `j`, is
+/// replaced with `mask`. Some typical mistakes hide the wrong words or use a wrong `mask`, such as
+/// 0.
 fn masked(
     scores: &Array2<f32>,
     d_k: usize,

@@ -6,9 +6,9 @@
 //! equally large on average during and after training, dropout must increase the numbers that it
 //! keeps.
 //!
-//! For each number of x, row by row, call `random()` to get a random number that is at least 0 and
-//! less than 1. Drop the number of x if the random number is less than `p`. You can assume that `p`
-//! is less than 1.
+//! Go through `x` row by row. For each element, call `random()` to get a random number that is at
+//! least 0 and less than 1, and drop the element if the random number is less than `p`. You can
+//! assume that `p` is less than 1.
 //!
 //! HINT: If half of the numbers are dropped, by which factor must the others increase so that the
 //!   sum stays the same on average?
@@ -53,7 +53,7 @@ pub(crate) const MISTAKES: &[Mistake<Dropout>] = &[
         |x, p, random| x.mapv(|x| if random() < p { x / p } else { 0.0 }),
     ),
     (
-        "whole rows are dropped; draw a random number for each number of x",
+        "whole rows are dropped; draw a random number for each element of x",
         |x, p, random| {
             let mut out = x / (1.0 - p);
             for mut row in out.rows_mut() {

@@ -49,8 +49,8 @@ use crate::reference::wide;
 type LayerNorm = fn(&Array2<f32>, &Array1<f32>, &Array1<f32>, f32) -> Array2<f32>;
 
 /// Replaces each number of `x` with the result of `change`, which receives the number and the mean
-/// and biased variance of its row. The known mistakes in layer normalization differ in the formula
-/// that they pass as `change`.
+/// and biased variance of its row. The incorrect versions of `layer_norm` that the check recognizes
+/// call this function, each with a different formula as `change`.
 fn by_rows(x: &Array2<f32>, change: impl Fn(f32, f32, f32) -> f32) -> Array2<f32> {
     let mut out = x.clone();
     for mut row in out.rows_mut() {

@@ -15,7 +15,8 @@
 
 use practice::ndarray::Array1;
 
-/// A layer, which is a function that maps a vector to a vector. Their lengths may differ.
+/// A layer, which is a function that maps a vector to another vector, possibly of a different
+/// length.
 type Layer<'a> = &'a dyn Fn(&Array1<f32>) -> Array1<f32>;
 
 /// Returns the output of the last layer, including its shortcut connection.

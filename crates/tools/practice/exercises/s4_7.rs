@@ -58,9 +58,9 @@ fn largest(logits: &Array1<f32>) -> u32 {
     places[0] as u32
 }
 
-/// Appends n tokens to `ids`, each of which is chosen by `next`. `next` receives all IDs of the
-/// text so far and returns the ID of the next token. The known mistakes, which are incorrect
-/// versions of `generate`, call this function with a `next` that chooses the token in a wrong way.
+/// Appends `n` tokens to `ids`. Each token is chosen by `next`, which receives all IDs of the text
+/// so far and returns the ID of the next token. Most of the incorrect versions of `generate` that
+/// the check recognizes call this function with a `next` that chooses the token incorrectly.
 fn continued(mut ids: Vec<u32>, n: usize, next: impl Fn(&[u32]) -> u32) -> Vec<u32> {
     for _ in 0..n {
         ids.push(next(&ids));

@@ -63,8 +63,8 @@ type LinearBackward =
 
 /// Computes the gradient of the cross-entropy loss with respect to the logits, but without the
 /// division by the number of positions: takes the softmax of each row and subtracts `taken` from
-/// the probability of the target token. For the right gradient, `taken` is 1. A known mistake,
-/// which is an incorrect version of the function, passes 0.
+/// the probability of the target token. For the correct gradient, `taken` is 1. An incorrect
+/// version of the function that the check recognizes, which forgets this subtraction, passes 0.
 fn probabilities_less(logits: &Array2<f32>, targets: &[u32], taken: f32) -> Array2<f32> {
     let mut probabilities = softmax_rows(logits.clone());
     for (row, &target) in targets.iter().enumerate() {

@@ -61,8 +61,8 @@ use crate::check::{Check, Mistake};
 type AdamW = fn(f32, f32, &mut [f32; 2], i32, f32, f32) -> f32;
 
 /// Updates the two running means of AdamW in `moments` with `gradient`. Returns copies of the means
-/// that are corrected for the fact that they start at 0. The known mistakes, which are incorrect
-/// versions of `adamw`, use this function to compute everything that they don't do wrong.
+/// that are corrected for the fact that they start at 0. The incorrect versions of `adamw` that the
+/// check recognizes use this function for the part of the computation that they perform correctly.
 fn means(gradient: f32, moments: &mut [f32; 2], step: i32) -> [f32; 2] {
     adamw(0.0, gradient, moments, step, 0.0, 0.0);
     [

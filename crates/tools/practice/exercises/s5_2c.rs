@@ -69,11 +69,12 @@ enum Part {
 }
 use Part::{Backward, Loss, Step, Zero};
 
-/// Trains a model with a custom training loop. For each batch, calls the methods of the model in
-/// the order that `parts` returns, such as resetting the gradients, computing the loss, computing
-/// the gradients and changing the weights. Measures the validation loss whenever `is_measured`
-/// returns true for the number of steps so far. The known mistakes, which are incorrect training
-/// loops, pass a wrong order or a wrong condition.
+/// Trains a model with a training loop that depends on the arguments. For each batch, performs the
+/// parts of a training step in the order that `parts` returns for the index of the batch. Measures
+/// the validation loss whenever `is_measured(steps)` returns true, where `steps` is the number of
+/// steps so far. Most of the incorrect training loops that the check recognizes call this function
+/// with a `parts` that returns the wrong parts, or with an `is_measured` that contains a wrong
+/// condition.
 fn train_by(
     model: &mut dyn Training,
     (batches, epochs): (usize, usize),

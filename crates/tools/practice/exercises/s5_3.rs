@@ -56,7 +56,7 @@ type TopK = fn(&Array1<f32>, usize) -> Array1<f32>;
 
 /// Returns a copy of the logits in which each logit is replaced with `other` unless `stays` returns
 /// true for its rank. The largest logit has rank 0, the second largest has rank 1, and so on. The
-/// known mistakes, which are incorrect versions of `top_k`, use this function to keep the wrong
+/// incorrect versions of `top_k` that the check recognizes use this function to keep the wrong
 /// logits.
 fn by_rank(logits: &Array1<f32>, other: f32, stays: impl Fn(usize) -> bool) -> Array1<f32> {
     let mut places: Vec<usize> = (0..logits.len()).collect();

@@ -90,10 +90,10 @@ fn drawn(probabilities: &Array1<f32>, number: f32) -> u32 {
     found.unwrap_or(probabilities.len() - 1) as u32
 }
 
-/// Appends n tokens to `ids`, each of which is chosen by `next`. `next` receives a random number
-/// and the logits that the model returns for the text so far. The known mistakes, which are
-/// incorrect versions of `generate`, call this function with a `next` that chooses the token in a
-/// wrong way.
+/// Appends `n` tokens to `ids`. Each token is chosen by `next`, which receives the logits that the
+/// model returns for the text so far and a random number, and returns the ID of the next token.
+/// Some of the incorrect versions of `generate` that the check recognizes call this function with a
+/// `next` that chooses the token incorrectly.
 fn continued(
     (model, mut ids, n, context): (Model<'_>, Vec<u32>, usize, usize),
     random: Random<'_>,

@@ -63,8 +63,9 @@ impl fmt::Display for Outcome {
 /// The report of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Lines of the report, excluding the outcome. The line of a failed row may be followed by a
-    /// line that describes the likely cause.
+    /// Lines of the report, without the last line, which contains the outcome. Each line contains
+    /// the result of one comparison or test. If the learner's result is wrong, another line that
+    /// describes the likely cause may follow.
     pub lines: Vec<String>,
     /// Outcome of the check.
     pub outcome: Outcome,
@@ -81,7 +82,7 @@ impl Report {
         };
         let text = self.to_string();
         if let Err(error) = write_atomically(path, |out| out.write_all(text.as_bytes())) {
-            eprintln!("error: can't write the report of the check: {error}");
+            eprintln!("error: can't write the check report: {error}");
         }
     }
 
@@ -100,15 +101,15 @@ impl fmt::Display for Report {
     }
 }
 
-/// A known mistake, which consists of a description for the learner and functions that make the
-/// mistake.
+/// A known mistake, which consists of a description for the learner and incorrect versions of the
+/// exercise's functions that make this mistake.
 pub(crate) type Mistake<F> = (&'static str, F);
 
 /// Whether the learner's result in a row is correct.
 enum Verdict {
-    /// The learner's result is correct. The string is printed before the word "ok" in the report,
-    /// for example the first line of the output that the book prints for the same input. It may be
-    /// empty.
+    /// The learner's result is correct. The string, which may be empty, is shown before the word
+    /// "ok" in the report. For example, it can be the first line of the output that the book prints
+    /// for the same input.
     Passed(String),
     /// The learner's result is wrong. The string describes the problem.
     Failed(String),

@@ -133,10 +133,11 @@ fn a_wrong_shape_a_panic_and_a_mistake_are_results() {
     assert!(!practice::softmax(|_| array![0.1385]).is_done());
 }
 
-/// A learner's function can contain a known mistake together with another change. The softmax in
-/// this test doesn't divide the exponentials by their sum, which is a known mistake, but it also
-/// limits the scores to 50. As a result, no known mistake leads to the same results in all rows of
-/// the check. The check must still recognize the missing division.
+/// A learner's function can combine a known mistake with another deviation from the correct
+/// function. In this test, softmax doesn't divide the exponentials by their sum, which is a known
+/// mistake, and it also limits the scores to 50. As a result, no known mistake reproduces the
+/// results of this softmax in all rows of the check. The check must still recognize the missing
+/// division.
 #[test]
 fn a_mistake_among_others_is_named() {
     let report = practice::softmax(|scores| scores.mapv(|x| x.min(50.0).exp())).to_string();

@@ -32,6 +32,8 @@ pub struct Opened {
 pub fn open_narrow(page: &Path) -> Option<Opened> {
     let source = std::fs::read_to_string(page).expect("the page exists");
     let source = source.replace('&', "&amp;").replace('"', "&quot;");
+    // The script replaces this outer document with the document inside the frame, which is then
+    // returned.
     let framed = format!(
         "<head></head><iframe style=\"width:390px;height:844px\" srcdoc=\"{source}\"></iframe><script>\
          setTimeout(() => document.documentElement.replaceWith(document.adoptNode(\
@@ -90,8 +92,8 @@ pub fn open(page: &Path) -> Option<Opened> {
 /// The script is the body of an asynchronous function. It can call `await until(condition)` to wait
 /// until the function `condition` returns true.
 ///
-/// In contrast to [`open`], the page's clock shows the real time, so that web workers have time to
-/// compute.
+/// Unlike in a page opened with [`open`], the clock of this page runs in real time, so that web
+/// workers have time to finish their computations.
 ///
 /// # Panics
 ///
@@ -99,6 +101,8 @@ pub fn open(page: &Path) -> Option<Opened> {
 pub fn ask(page: &Path, script: &str) -> Option<String> {
     let server = TcpListener::bind("127.0.0.1:0").expect("a local port");
     let port = server.local_addr().expect("it is bound").port();
+    // The script in this string defines the functions `report` and `until`. `report` requests a URL
+    // that contains the text, which the server below receives.
     let tools = format!(
         "<head><script>const report = (text) => {{ new Image().src = 'http://127.0.0.1:{port}/' + encodeURIComponent(text) }};
          addEventListener('error', ({{ message, target }}) => report('error: ' + (message || target.src || target.href)), true);

@@ -62,7 +62,9 @@ use ndarray::{Array, ArrayRef, Dimension};
 use crate::close::index_at;
 use crate::difference::{central_difference, rounding_noise};
 
-/// Number of elements near which the rounding error of the objective is measured.
+/// Number of elements of the parameters that are used to measure the rounding error of the
+/// objective. For each of these elements, the objective is evaluated at several points that are
+/// close to the parameters and differ from them only in this element.
 const NOISE_ELEMENTS: usize = 4;
 
 /// Settings of a gradient check.
@@ -190,15 +192,15 @@ impl GradientCheck {
         let (checked, allowed) = (elements.len(), self.tolerance);
         let max_rel_error = worst.map_or(0.0, |(error, ..)| error);
         let mut line = format!(
-            "{name:<32} {checked:>6} elements  error {max_rel_error:9.2e}  allowed {allowed:.0e}  \
-             scale {gradient_scale:9.2e}"
+            "{name:<32} {checked:>6} elements checked, largest relative error {max_rel_error:9.2e} \
+             (allowed: {allowed:.0e}), scale of the gradient {gradient_scale:9.2e}"
         );
         let worst = worst.map(|(_, position, analytic, numeric)| {
             let index = index_at(parameters, position);
             let (value, uncertainty) = (numeric.value, numeric.uncertainty);
-            line += &format!("  worst at {index:?}: analytic {analytic:.6e}, ");
+            line += &format!(", largest error at {index:?}: analytic derivative {analytic:.6e}, ");
             // Near a kink, the uncertainty is larger than the difference.
-            line += &format!("numeric {value:.6e} +- {uncertainty:.0e}");
+            line += &format!("numerical derivative {value:.6e} +- {uncertainty:.0e}");
             index
         });
         GradientReport {

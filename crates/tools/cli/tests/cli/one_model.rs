@@ -78,7 +78,11 @@ fn each_printed_command_works_as_printed() {
     let flags = "train --data names.txt --tokenizer chars --n-layers 1 --n-heads 1 --emb-dim 8 \
         --context-length 8 --batch-size 2 --threads 1 --eval-iters 1";
     let ran = folder.ok(&format!("{flags} --max-steps 2 -o run"));
-    run_printed(&folder, &printed(&ran.stdout, "to generate text, use: "), &["-n", "2"]);
+    run_printed(
+        &folder,
+        &printed(&ran.stdout, "to generate text, use: "),
+        &["-n", "2"],
+    );
     // Checks that the command printed at the end of a training run works with unusual prompts. The
     // first prompt is longer than the model's context, and the second one starts with a hyphen, as
     // an option does.
@@ -92,7 +96,11 @@ fn each_printed_command_works_as_printed() {
                 .map(str::to_owned),
         );
         let ran = run_printed(&folder, &words, &[]);
-        run_printed(&folder, &printed(&ran.stdout, "to generate text, use: "), &["-n", "2"]);
+        run_printed(
+            &folder,
+            &printed(&ran.stdout, "to generate text, use: "),
+            &["-n", "2"],
+        );
     }
     // Extends a finished run, first with `--epochs`, and then with the command that the program
     // prints for this purpose. This command contains `--max-steps`, although the run was last
