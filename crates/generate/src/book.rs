@@ -178,7 +178,8 @@ pub fn generate(
                 next.push(greedy_id(&logits)?);
             }
         }
-        // 3. Draw a token for each text. (At temperature 0, it was chosen above.)
+        // 3. Draw the next token of each text at random. (At temperature 0, the loop above has
+        // already chosen the most probable token instead.)
         if temperature > 0.0 {
             let drawn = rng.multinomial_rows(&probabilities, vocab_size)?;
             next.extend(drawn.into_iter().map(|id| id as u32));

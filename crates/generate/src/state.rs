@@ -114,9 +114,10 @@ impl DecoderState {
         self.context_size().saturating_sub(self.tokens.len())
     }
 
-    /// Returns the maximum number of tokens that the model sees at a time. Returns `usize::MAX` if
-    /// the state hasn't been used with a model yet and its configuration doesn't contain a context
-    /// size.
+    /// Returns the context size: the maximum number of tokens from which the next token is
+    /// predicted. It is the size in this state's configuration or, if the configuration doesn't
+    /// limit it, the context length of the model. If the state hasn't been used with a model yet
+    /// either, there is no limit, so the method returns `usize::MAX`.
     pub fn context_size(&self) -> usize {
         let of_model = self.model.map_or(usize::MAX, |model| model.context_length);
         self.config.context_size.unwrap_or(of_model)

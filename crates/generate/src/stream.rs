@@ -1,10 +1,11 @@
 //! An iterator that generates tokens for a single text, one at a time, until a stop condition is
 //! met.
 //!
-//! A stream continues the text of a decoder. To hold a conversation, push the user's first message
-//! to the decoder, generate the answer with a stream, push the next message, and so on. To convert
-//! the tokens to text, use `tokenizer::StreamingDecoder`. To stop at a string rather than at a
-//! token, use [`StopStrings`](crate::StopStrings).
+//! A stream continues the text that a [`Decoder`](crate::Decoder) already contains. For a
+//! conversation with the model, alternate between pushing the tokens of a user's message to the
+//! decoder and generating the answer with a stream. To convert the generated tokens to text, use
+//! `tokenizer::StreamingDecoder`. To stop at a string rather than at a token, use
+//! [`StopStrings`](crate::StopStrings).
 
 use std::time::{Duration, Instant};
 

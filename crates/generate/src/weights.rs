@@ -76,8 +76,9 @@ impl DecoderWeights {
     ///
     /// To get the weights, this function calls `read(name, rows, out)`, which must write the given
     /// rows of the parameter `name` to `out`, in row-major order. The parameters have the names
-    /// that [`GptConfig::parameters`] returns. The weights are read and rounded in blocks of at most
-    /// 16 MiB, so memory never contains two copies of the model.
+    /// that [`GptConfig::parameters`] returns. The weights are read and rounded in blocks of at
+    /// most 16 MiB (or 16 rows, if these are larger), so memory never contains two copies of the
+    /// model.
     ///
     /// ```
     /// use generate::gpt::GptConfig;

@@ -233,9 +233,9 @@ impl GptConfig {
     /// [`GptModel::trace`](crate::GptModel::trace), in addition to the memory for the weights. Only
     /// one block at a time is computed and stored.
     ///
-    /// The estimate includes the attention weights of a block, the raw, masked and scaled scores
-    /// from which they are computed, the causal mask, `rows` rows of logits, and `top` candidates
-    /// for the next token at each position.
+    /// The estimate is the sum of these arrays: the attention weights of one block, the raw, masked
+    /// and scaled scores from which they are computed, the causal mask, `rows` rows of logits, and
+    /// the `top` most probable next tokens at each position.
     ///
     /// # Errors
     ///

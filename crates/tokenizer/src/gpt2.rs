@@ -18,7 +18,8 @@ use crate::tokenizer::Tokenizer;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AllowedSpecial<'a> {
-    /// No special token is allowed. This is the default of tiktoken's `encode`.
+    /// The text must not contain special tokens, such as `<|endoftext|>`. Like tiktoken's `encode`
+    /// with its default arguments, the tokenizer returns an error if it finds one.
     #[default]
     None,
     /// All special tokens of the vocabulary are allowed.

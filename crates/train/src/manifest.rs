@@ -138,28 +138,28 @@ impl Manifest {
         }
         let manifest: Self = read_json(&path)?;
         if !manifest.files.keys().all(|name| is_inside(name)) {
-            let problem =
-                "the manifest contains the path of a file in another folder; restore the manifest";
+            let problem = "the manifest contains the path of a file in another folder; restore manifest.json from a backup";
             return Err(TrainError::damaged(path, problem));
         }
         if !(1..MAX_SAVES).contains(&manifest.number) || manifest.step >= MAX_SAVES {
             let (number, step) = (manifest.number, manifest.step);
             let problem = format!(
                 "the manifest contains the save number {number} and the step {step}, but the save number must \
-                be at least 1, and both must be less than {MAX_SAVES}; restore the manifest"
+                be at least 1, and both must be less than {MAX_SAVES}; restore manifest.json from a backup"
             );
             return Err(TrainError::damaged(path, problem));
         }
         if manifest.val_loss.is_some_and(|loss| !loss.is_finite()) {
             return Err(TrainError::damaged(
                 path,
-                "the validation loss isn't finite; restore the manifest",
+                "the validation loss isn't finite; restore manifest.json from a backup",
             ));
         }
         let mut always = FILES.into_iter();
         if let Some(file) = always.find(|file| !manifest.names(file)) {
-            let problem =
-                format!("the manifest doesn't list the file {file}; restore the manifest");
+            let problem = format!(
+                "the manifest doesn't list the file {file}; restore manifest.json from a backup"
+            );
             return Err(TrainError::damaged(path, problem));
         }
         let fixed = manifest.files.iter().filter(|(name, _)| !is_editable(name));

@@ -540,8 +540,8 @@ mod tests {
         let both = RunFolder::open(&copy).expect("not locked");
         RunFolder::open(&run).expect_err("locked");
         drop(both);
-        // If a user replaces the run's folder with a copy that another process has opened, the
-        // first process must not write to the copy.
+        // Checks that a process notices if a user has moved its run's folder and put a copy, which
+        // another process has opened, in its place. The process must not write to this copy.
         fs::rename(&run, all.path().join("aside")).expect("renamed");
         fs::rename(&copy, &run).expect("renamed");
         let error = folder.add(2, None, 1, write).expect_err("another folder");

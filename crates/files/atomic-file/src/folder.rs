@@ -111,8 +111,8 @@ impl StagedFolder {
     }
 }
 
-/// Moves the system files of the folder `from` to the folder `to`. Does nothing if `from` doesn't
-/// exist.
+/// Moves the files that the operating system has created in the folder `from`, such as macOS's
+/// `.DS_Store`, to the folder `to`. Does nothing if `from` doesn't exist.
 fn move_system_files(from: &Path, to: &Path) -> Result<(), FileError> {
     let names = match names_in(from) {
         Err(error) if error.source.kind() == ErrorKind::NotFound => return Ok(()),

@@ -1,4 +1,4 @@
-//! Writes the files of a tokenizer to a folder, for example so that transformers can load them.
+//! Saves a tokenizer in a folder, in the file formats that Python's transformers library can load.
 //!
 //! The arguments are `gpt2 DIR` for GPT-2's tokenizer, `chars DIR FILE` for a tokenizer whose
 //! tokens are the characters of a text file, or `bpe:N DIR FILE` for a byte pair encoding with N

@@ -123,9 +123,10 @@ impl AddedTokens {
         &self.tokens
     }
 
-    /// Divides a text into segments, which are the added tokens that the first pass finds and the
-    /// text between them. Then divides each segment of text into the added tokens that the second
-    /// pass finds and the text that still has to be encoded.
+    /// Divides a text into segments: the *added tokens* (such as `<|endoftext|>`), which have their
+    /// own IDs, and the text between them, which still has to be encoded. The added tokens are
+    /// searched for in two passes. The second pass searches only the text that the first pass
+    /// leaves.
     pub(crate) fn segments<'t>(&self, text: &'t str) -> Vec<Segment<'t>> {
         let mut segments = Vec::new();
         let [first, second] = &self.passes;

@@ -149,8 +149,8 @@ impl ModelTokenizer {
     /// contains `<|endoftext|>`, this token keeps its ID.
     ///
     /// Returns an error if the tokenizer can't be stored in the file format of Hugging Face's
-    /// `tokenizers` library. The error is a clause that gives the reason, such as "the token with
-    /// the ID 5 is empty".
+    /// `tokenizers` library. The error contains only the reason, for use in a longer message,
+    /// such as "the token with the ID 5 is empty".
     fn of_bpe(bpe: &Bpe, special: &[&str]) -> Result<Self, String> {
         let mut tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
         if let Some(id) = tokens.iter().position(String::is_empty) {

@@ -24,9 +24,10 @@
 use practice::given::{causal_weights, join_heads, split_heads};
 use practice::ndarray::{Array1, Array2};
 
-/// Returns the context vectors of n words, with the shape (n, d_out). The words `x` have the shape
-/// (n, d_in). The weights of the queries, keys and values have the shape (d_out, d_in), and `w_out`
-/// has the shape (d_out, d_out).
+/// Computes multi-head attention for n words. Returns their context vectors, of shape (n, d_out).
+/// `x` contains the words' embeddings, of shape (n, d_in). The weight matrices of the queries, keys
+/// and values have the shape (d_out, d_in), and `w_out`, the matrix of the output projection, has
+/// the shape (d_out, d_out).
 pub fn multi_head(
     x: &Array2<f32>,
     w_query: &Array2<f32>,

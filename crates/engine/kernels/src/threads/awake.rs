@@ -15,8 +15,8 @@ use rayon::Yield;
 use super::{buffers, team};
 use crate::threads::passes::PASSES;
 
-/// Number of times that a thread polls for parallel loops before it tries once to steal a job from
-/// rayon's queues.
+/// How often an idle thread checks for a parallel loop of this crate before it tries to steal a job
+/// from rayon's queues. It tries to steal once after every `POLLS_PER_STEAL` checks.
 const POLLS_PER_STEAL: usize = 8;
 
 /// Time without work after which a thread stops polling. It then behaves like any other thread of

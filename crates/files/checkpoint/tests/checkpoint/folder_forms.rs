@@ -99,9 +99,9 @@ fn tensors_of_other_heads_are_left_alone_and_told_in_hugging_faces_layout() {
         note.contains("1 tensors") && note.contains("v_head") && !note.contains('\u{1b}'),
         "{note}"
     );
-    // Checks that additional layers in the weight file don't cause an error, but only a note for
-    // the user. Here, the weight file contains three layers, but the configuration says that the
-    // model has only two.
+    // Checks that a model can be loaded if its weight file contains more layers than its
+    // configuration requires (here, three instead of two). The loader only notes for the user that
+    // the additional layers are ignored.
     let config = fs::read(folder.config()).unwrap();
     let deeper = GptConfig {
         n_layers: 3,
