@@ -100,10 +100,10 @@ impl TorchRng {
         kept[part].to_vec()
     }
 
-    /// Advances the generator as far as [`keep_mask`](Self::keep_mask) does with the same arguments,
-    /// but doesn't compute the mask. In data-parallel training, each machine calls this method
-    /// instead of computing the masks for the batches that other machines process, so that the
-    /// generators of all machines stay in the same state.
+    /// Advances the generator as far as [`keep_mask`](Self::keep_mask) does with the same
+    /// arguments, but doesn't compute the mask. In data-parallel training, each machine calls this
+    /// method instead of computing the masks for the batches that other machines process, so that
+    /// the generators of all machines stay in the same state.
     ///
     /// # Panics
     ///

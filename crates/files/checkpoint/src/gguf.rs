@@ -339,8 +339,8 @@ fn header(
 }
 
 /// Returns the three numbers with which a GGUF file describes the number format `dtype`: the value
-/// of `general.file_type` if the matrices of the file have this format, the type code of a tensor in
-/// this format, and the number of bytes of a block of 32 elements.
+/// of `general.file_type` if the matrices of the file have this format, the type code of a tensor
+/// in this format, and the number of bytes of a block of 32 elements.
 fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     match dtype {
         Dtype::Int8 => (7, 8, 2 + BLOCK),

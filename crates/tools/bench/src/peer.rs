@@ -139,8 +139,8 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the Python interpreter can't be started, or if the Python script that runs
-    /// the peer can't import the peer's libraries.
+    /// Returns an error if the Python interpreter can't be started, or if the Python script that
+    /// runs the peer can't import the peer's libraries.
     fn start(python: &Path, kind: Kind, threads: usize) -> Result<(Self, String)> {
         let threads = threads.to_string();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");

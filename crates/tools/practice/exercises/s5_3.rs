@@ -55,9 +55,9 @@ type WithTemperature = fn(&Array1<f32>, f32) -> Array1<f32>;
 type TopK = fn(&Array1<f32>, usize) -> Array1<f32>;
 
 /// Returns a copy of the logits in which some logits are replaced with `other`. A logit is kept if
-/// `stays` returns true for its rank (0 for the largest logit, 1 for the second largest, and so on).
-/// The check of this exercise compares a learner's `top_k` with typical incorrect versions, which
-/// call this function to keep the wrong logits.
+/// `stays` returns true for its rank (0 for the largest logit, 1 for the second largest, and so
+/// on). The check of this exercise compares a learner's `top_k` with typical incorrect versions,
+/// which call this function to keep the wrong logits.
 fn by_rank(logits: &Array1<f32>, other: f32, stays: impl Fn(usize) -> bool) -> Array1<f32> {
     let mut places: Vec<usize> = (0..logits.len()).collect();
     places.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
