@@ -56,8 +56,8 @@ fn architecture(book: &mut Notebook) -> Result<()> {
     // - `n_heads` = {n_heads}, the number of attention heads in each block;
     // - `drop_rate` = {drop_rate}, the probability of dropout during training;
     // - `qkv_bias` = {qkv_bias}, which means that no *bias*, a vector of learned numbers, is added
-    //   to the matrix products that give the queries, keys and values. (OpenAI's GPT-2 has these
-    //   biases.)
+    //   to the queries, keys and values. Many newer models leave it out, too. (OpenAI's GPT-2 has
+    //   these biases, so they are needed to use OpenAI's weights.)
     book.aside(|book| {
         let config = GptConfig::GPT2_124M;
         book.value("vocab_size", config.vocab_size);
@@ -117,9 +117,8 @@ logits (b, t, {vocab_size})
     // placeholders return their inputs unchanged, the output already has the right shape: two
     // texts, four positions and {vocab_size:,} logits.
     //
-    // In this cell, dropout is active because the book's model is still in training mode. The
-    // random numbers for dropout are drawn after those for the weights. If the last digit of a
-    // number differs from the book's output, the reason is a rounding error.
+    // In this cell, dropout is active because the book's model is still in training mode. A last
+    // digit can differ from the book's output, because the two programs round differently.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let logits = model.forward(&batch, Some(&mut rng))?;
@@ -164,8 +163,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // In a network with many layers, the *activations*, which are the numbers that a layer
     // computes, can grow or shrink from layer to layer. The gradients then grow or shrink as well,
     // which makes training slow or unstable. *Layer normalization* prevents this by giving each
-    // token's features a mean of 0 and a variance of 1. The goal of this section is to normalize
-    // features step by step.
+    // token's features a mean of 0 and a variance of 1. This section normalizes features step by
+    // step.
     //
     // Why are the mean and the variance computed for each token instead of for the whole batch? If
     // each token has its own mean and variance, the result for a token doesn't depend on the other
@@ -188,9 +187,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     );
 
     // The two rows of activations have means of {mean_1:.2} and {mean_2:.2}, and variances of
-    // {var_1:.3} and {var_2:.3}. The variance is roughly the mean of the squared distances of the
-    // numbers from their mean. Like PyTorch's `var`, the code divides the sum of the n squared
-    // distances by n - 1 instead of n.
+    // {var_1:.3} and {var_2:.3}. The variance is roughly the mean of the n squared distances of the
+    // numbers from their mean. Like PyTorch's `var`, the code divides their sum by n - 1 instead of
+    // n.
     let mean_of = |x: &Array2<f32>| x.sum_axis(Axis(1)).insert_axis(Axis(1)) / x.ncols() as f32;
     let var_of = |x: &Array2<f32>, ddof| x.var_axis(Axis(1), ddof).insert_axis(Axis(1));
     let mean = mean_of(&out);
@@ -216,9 +215,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     // Next, we subtract each row's mean from the numbers in the row and divide the differences by
     // the square root of the row's variance. Apart from rounding errors, each row now has a mean of
-    // 0 and a variance of 1, unless all of its numbers are equal: its variance is then 0, and
-    // dividing by 0 gives NaN. Numbers that were equal, such as the zeros in a row of In [6], are
-    // still equal after the normalization, but they are no longer 0.
+    // 0 and a variance of 1. If a row of In [6] contains zeros, they have all become the same
+    // negative number, because 0 is below the row's mean. (If all numbers of a row are equal, their
+    // variance is 0, and dividing by 0 gives NaN.)
     let out_norm = (&out - &mean) / var.sqrt();
     book.prints(
         "In [8]",
@@ -244,11 +243,11 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     // The normalization layer of a GPT performs the same computation, with three differences:
     //
-    // - As in GPT-2, the sum of the n squared distances is divided by n to compute the variance.
-    //   For 768 features, this makes the variance only 767/768 = 0.9987 times as large, but GPT-2's
-    //   weights were trained with this variance.
+    // - As in GPT-2, the variance is computed by dividing by n instead of n - 1. For 768 features,
+    //   this makes the variance only 767/768 = 0.9987 times as large, but GPT-2's weights were
+    //   trained with this variance.
     // - A small number, *epsilon* = {eps}, is added to the variance so that a row of equal numbers
-    //   doesn't cause a division by 0. {of_epsilon}
+    //   doesn't cause a division by 0.
     // - Each normalized feature is multiplied by a *scale*, and a *shift* is added to the product.
     //   Both are parameters. The scale starts at 1 and the shift at 0, and training can change them
     //   if a different range of numbers works better for a feature.
@@ -257,9 +256,11 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         "pub struct LayerNorm",
     );
     book.listing("crates/gpt/src/plain.rs", "pub fn layer_norm<");
+    // The listing shows the computation in its simplest form. The cells of this chapter call
+    // methods such as `LayerNorm::forward`, which compute the same results faster.
+    //
     // This cell prints the mean and the variance of each row of the normalization layer's output.
-    // To compute the variance, it divides the sum of the n squared distances by n, as the layer
-    // does.
+    // (It divides by n, as the layer does.) {of_epsilon}
     let ln = LayerNorm::new(6);
     let out_ln = ln.forward(&out);
     let mean = mean_of(&out_ln);
@@ -273,11 +274,11 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
             (by_hand - var[[0, 0]]).abs() < 1e-5,
         );
         let hundredfold = var_of(&ln.forward(&(&out * 100.0)), 0.0)[[0, 0]];
-        // If all numbers of the first row are equal, their variance is 0, and the sentences don't
-        // apply.
+        // If all numbers of the first row are equal, their variance is 0, so the sentences about
+        // the variance aren't shown.
         let (eps, after) = (ln.eps, var[[0, 0]]);
-        let of_epsilon = format!("Because of epsilon, the first row's new variance is {after:.4} instead of 1: the variance was {before:.5} before the normalization, and {before:.5} / ({before:.5} + {eps:.5}) = {after:.4}.");
-        let of_hundredfold = format!("Only epsilon has less effect: the variance of the normalized first row becomes {hundredfold:.4} instead of {after:.4}.");
+        let of_epsilon = format!("Because of epsilon, the first row's variance is {after:.4} instead of 1: it was {before:.5} before the normalization, and {before:.5} / ({before:.5} + {eps:.5}) = {after:.4}.");
+        let of_hundredfold = format!("The only difference is that epsilon has less effect: the variance of the normalized first row is now {hundredfold:.4} instead of {after:.4}.");
         let applies = before > 1e-4;
         book.value("of_epsilon", if applies { &of_epsilon } else { "" });
         book.value("of_hundredfold", if applies { &of_hundredfold } else { "" });
@@ -309,8 +310,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // computes new features from the information that attention has collected. About two thirds of
     // the parameters of a GPT-2 block are in this network (section 4.6).
     //
-    // The goal of this section is to build a feed-forward network. It consists of two linear layers
-    // and, between them, an *activation function*, which is applied to each number separately.
+    // This section builds a feed-forward network. It consists of two linear layers and, between
+    // them, an *activation function*, which is applied to each number separately.
     //
     // Why do GPT models use the activation function *GELU* instead of ReLU? The derivative of ReLU
     // is 0 for all negative numbers. If an output of the first linear layer is negative for every
@@ -319,9 +320,10 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // tiny for very negative numbers. (For inputs below about -5, it is rounded to 0 in 32-bit
     // numbers.) These weights therefore still get a gradient and can learn.
     book.listing("crates/gpt/src/plain.rs", "pub fn gelu<");
-    // GELU multiplies x by a number close to the probability that a random number with a standard
-    // normal distribution is smaller than x. For a large x, this probability is almost 1, and for a
-    // very negative x, it is almost 0.
+    // GELU multiplies x by the probability that a random number with a standard normal distribution
+    // is smaller than x. For a large x, this probability is almost 1, and for a very negative x, it
+    // is almost 0. The listing approximates the probability with tanh, because GPT-2 was trained
+    // with this approximation.
     //
     // Compare ReLU with GELU in the rows of the table in which x is negative. At x = -1, both ReLU
     // and its derivative are 0, whereas GELU is {gelu:.3} and its derivative is {d_gelu:.3}. GELU
@@ -385,7 +387,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // turns them back into {emb_dim} features, so the output has the same shape as the input. A
     // hidden feature becomes large if the token's vector matches a certain pattern, and it then
     // contributes to the output. Because there are many hidden features, the network can respond to
-    // many patterns.
+    // many patterns. (The factor of four is a choice of the original transformer that GPT-2 kept.)
     let ffn = FeedForward::new(config, &mut rng)?;
     let x = rng.rand(2 * 3 * config.emb_dim);
     let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
@@ -419,14 +421,16 @@ fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     // product that contains a factor for each of the following layers. If most of these factors are
     // smaller than 1, the product is close to 0, which is called a *vanishing* gradient.
     //
-    // A *shortcut connection* adds a layer's input to its output. As a result, each factor f in the
-    // gradient becomes 1 + f. If f is close to 0, then 1 + f is close to 1, so factors close to 0
-    // no longer make the product small. The goal of this section is to compare the gradients of a
-    // network with and without shortcut connections.
+    // A *shortcut connection* adds a layer's input to its output. As a result, the factor f of such
+    // a layer becomes 1 + f. If f is close to 0, then 1 + f is close to 1, so factors close to 0 no
+    // longer make the product small. (A layer with several features has a matrix instead of the
+    // number f, but the idea is the same.) The goal of this section is to compare the gradients of
+    // a network with and without shortcut connections.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn deep_network(");
 
-    // The first network has {n_layers:w} small layers and no shortcut connections. The cell prints
-    // the mean absolute gradient of each layer's weights. In the first layer, this mean is
+    // The first network has {n_layers:w} small layers and no shortcut connections. The loss is the
+    // square of the difference between the network's output and the target 0. The cell prints the
+    // mean absolute gradient of each layer's weights. In the first layer, this mean is
     // {share_without} times as large as in the last layer.
     let n_layers = book.input("n_layers", 5, 2..=12);
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
@@ -448,9 +452,10 @@ layers.3.0.weight has gradient mean of 0.0013988736318424344
 layers.4.0.weight has gradient mean of 0.005049645435065031",
     );
 
-    // The second network has the same weights, but it also has shortcut connections. In its first
-    // layer, the mean absolute gradient is {share_with} times as large as in its last layer, and
-    // {times_larger} times as large as it was without shortcuts.
+    // The second network has the same weights, but each layer except the last has a shortcut
+    // connection. (The last layer has three inputs and one output, which can't be added.) In the
+    // first layer, the mean absolute gradient is {share_with} times as large as in the last layer,
+    // and {times_larger} times as large as it was without shortcuts.
     rng.reseed(seed);
     let model_with_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, true, &mut rng)?;
     let gradients = model_with_shortcut.mean_absolute_gradients(&sample_input, &target);
@@ -492,18 +497,18 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         };
         chart(&by_layer, PLAIN)
     });
+    // A single network proves little, because a different seed gives different weights and
+    // gradients. We therefore look at the median, over 500 networks with different seeds, of the
+    // first layer's mean absolute gradient.
     book.asks(
         "If the network has ten layers instead of five, does the first layer's gradient change more with shortcuts or without them?",
-        "The gradient changes more without shortcuts. Its median then becomes {smaller:,} times smaller, whereas with shortcuts it changes only from {with_5:.4} to {with_10:.4}.",
+        "It changes more without shortcuts: its median over 500 networks falls to 1/{smaller:,}. With shortcuts, the median only goes from {with_5:.4} to {with_10:.4}.",
     );
-    // A single network proves little, because a different seed gives different weights and
-    // gradients. The table therefore shows the median, over 500 networks with different seeds, of
-    // the first layer's mean absolute gradient.
+    // The table shows these medians. In each column, compare the median of five layers with that of
+    // ten layers.
     //
-    // (The field for the number of layers above allows at most 12 layers. The network has no
-    // normalization layers, so with shortcuts, the activations usually grow from layer to layer. In
-    // much deeper networks, the last layer would get very large inputs, and the gradients would be
-    // huge for some seeds and 0 for others.)
+    // (The field above allows at most 12 layers. Without normalization, a much deeper network with
+    // shortcuts has gradients that are huge for some seeds and 0 for others.)
     let mut lines = vec!["layers    without shortcuts    with shortcuts".to_owned()];
     let mut medians = Vec::new();
     for n_layers in [5, 10] {
@@ -524,7 +529,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     book.yours("500 starts", &lines.join("\n"));
     book.asks(
         "In the network of In [20], the first layer's gradient is {times_larger} times as large as without shortcuts. Is this factor typical of networks with {n_layers:w} layers?",
-        "{of_factor} The factor depends strongly on the seed, which is why the table shows medians.",
+        "{of_factor} The factor depends strongly on the seed.",
     );
     book.aside(|book| {
         let of_both = [false, true].map(|it| first_layer_gradients(n_layers, it));
@@ -536,7 +541,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         let factor = gradients[0] / without_shortcut[0];
         let as_large = factors.iter().filter(|&&it| it >= factor).count();
         let median = significant(factors[250]);
-        book.value("of_factor", format!("Among 500 pairs of such networks with different seeds, the median of this factor is {median}. In {as_large} of the 500 pairs, the factor is at least as large as in In [20]."));
+        book.value("of_factor", format!("In 500 pairs of networks with different seeds, the median factor is {median}. (It is a median of quotients, not the quotient of two medians in the table.) In {as_large} of the pairs, the factor is at least as large as the one in In [20]."));
         let is_so = factor > 5.0 * factors[250] && factors[450] > 100.0 * factors[50];
         book.holds("this factor is unusually large, and factors vary", is_so);
     });
@@ -548,9 +553,9 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
         "4.5",
         "Connecting attention and linear layers in a transformer block",
     );
-    // Now we have all the parts of a *transformer block*, and the goal of this section is to put
-    // them together. The block is the unit that a GPT repeats. The twelve blocks of the smallest
-    // GPT-2 model, for example, differ only in their weights.
+    // Now we put the parts together into a *transformer block*. The block is the unit that a GPT
+    // repeats. The twelve blocks of the smallest GPT-2 model, for example, differ only in their
+    // weights.
     //
     // A block has two halves, attention and a feed-forward network. Each half is preceded by a
     // normalization layer and bypassed by a shortcut connection:
@@ -590,9 +595,11 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
         "In the feed-forward network, only the second token's output changes, because the network processes each token separately. In the block, the outputs of all later tokens change as well, because attention lets them see the second token. The first token's output stays the same, because the causal mask hides later tokens from it.",
     );
     // This experiment replaces the second token's vector with the vector of a different token. In
-    // the output, each column belongs to a token. The first row shows how much the feed-forward
-    // network's result for the token changes, and the second row shows how much the whole block's
-    // result changes.
+    // the output, each column belongs to a token, and each number is the sum of the absolute
+    // changes of the token's {emb_dim} features. The first row is for the feed-forward network
+    // alone, which changes only the second token's result. The second row is for the whole block.
+    // In this row, the third and fourth tokens change because attention reads the second token.
+    // {of_shortcuts}
     let mut changed_x = x.clone();
     let of_other_text = x.slice(s![1, 1, ..]);
     changed_x.slice_mut(s![0, 1, ..]).assign(&of_other_text);
@@ -611,6 +618,11 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
             "the block changes later tokens",
             changes(&of_block) == [false, true, true, true],
         );
+        let of_x = change(changed_x.clone(), x.clone())[1];
+        let is_so = of_block[1] > of_block[2].max(of_block[3]) && 2.0 * of_x > of_block[1];
+        let of_shortcuts = format!("The second token changes most, mainly because the shortcuts pass its vector on to the output: the old and the new vector already differ by {of_x:.1}.");
+        book.value("of_shortcuts", if is_so { &of_shortcuts } else { "" });
+        book.holds("the shortcuts make the second token change most", is_so);
     });
     book.yours(
         "which tokens change",
@@ -629,8 +641,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     // transformer blocks instead of placeholders. The model consists of two embedding layers,
     // twelve transformer blocks, a final normalization layer, and a linear layer that computes the
     // logits. Section 4.7 generates text with this model, and chapter 5 measures and trains such
-    // models. The number of parameters, which this section computes, decides how much memory and
-    // time all of this takes.
+    // models. This section also counts the parameters, because their number decides how much memory
+    // and time the model needs.
     book.aside(|book| {
         let size = GptConfig::GPT2_124M.size().unwrap_or_default();
         let total = size.total() as f64;
@@ -641,6 +653,14 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         book.value("share_of_blocks", blocks / total);
         book.value("in_tables", tables / 1e6);
         book.value("share_of_tables", tables / total);
+        let in_matrices = (4 * 768 * 768 + 2 * 768 * 3072) as f64;
+        book.value("in_matrices", in_matrices / 1e6);
+        book.value("in_all_matrices", 12.0 * in_matrices / 1e6);
+        let others = (size.attention + size.feed_forward) as f64 - in_matrices;
+        book.holds(
+            "most of a block is matrices",
+            (0.0..0.01 * in_matrices).contains(&others),
+        );
         book.value("one_table", size.out_head as f64 / 1e6);
         let share = size.feed_forward as f64 / (size.feed_forward + size.attention) as f64;
         book.holds("two thirds", (share - 2.0 / 3.0).abs() < 0.01);
@@ -672,7 +692,7 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
     book.listing("crates/gpt/src/plain.rs", "impl GptModel");
     // How many parameters does the model have? It has more than the 124 million in the name of its
-    // configuration, `GPT_CONFIG_124M`. The following cells show why.
+    // configuration, `GPT2_124M`. The following cells show why.
     let total_params = model.num_parameters();
     book.prints(
         "In [25]",
@@ -694,8 +714,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
 
     // If the model uses a single matrix for the token embedding and the output layer, it has
     // {one_table:.1} million fewer parameters, which leaves the 124 million in its name. Weight
-    // tying saves memory, but each row then has two jobs. According to the book, separate matrices
-    // give better results.
+    // tying saves memory, but each row then has two jobs. The book's author found it easier to
+    // train the model with separate matrices.
     let total_params_gpt2 = total_params - out_head.num_parameters();
     book.prints(
         "In [27]",
@@ -704,7 +724,10 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     );
 
     // The number of parameters can also be computed from the configuration alone, without creating
-    // the model. With and without weight tying, the result agrees with the count above:
+    // the model. In a block, attention has four matrices of 768 x 768 weights, and the feed-forward
+    // network has two of 768 x 3072. Together, these are 12 x 768 x 768 = {in_matrices:.1} million
+    // weights, and twelve blocks have {in_all_matrices:.0} million. With the other parts, which the
+    // table below lists, the result agrees with the counts above:
     let size = GptConfig::GPT2_124M.size()?;
     book.agrees("from the configuration", &size.total(), &total_params);
     book.agrees(
@@ -852,9 +875,11 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
         "No. Dropout is switched off, and greedy decoding always chooses the most probable token, so nothing is random. With a different seed, the model would have different weights and would therefore generate a different text. Section 5.3 draws the tokens at random, which also gives different texts.",
     );
 
-    book.section("gpt.py", "The chapter in one file, and its test");
-    // The book's file gpt.py contains the code of chapters 2 to 4 that the model needs. It creates
-    // the same model from the same seed as section 4.6 and generates ten tokens.
+    book.section("gpt.py", "The chapter in one file");
+    // The book's file gpt.py contains the code of chapters 2 to 4 that the model needs, so that the
+    // model can be used without the notebooks. It creates the model with the same seed as section
+    // 4.6 and generates ten tokens. Compare the ids with In [31]: both outputs begin with the same
+    // ids, because nothing in greedy decoding is random.
     let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",
@@ -875,9 +900,10 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
 fn on_windows_and_linux(book: &mut Notebook) -> Result<()> {
     book.section("windows", "The output of section 4.1 on Windows and Linux");
     book.not_in_a_page()?;
-    // Some builds of PyTorch for Windows and Linux draw the random numbers for dropout in a
-    // different way than the builds for macOS, so the model of section 4.1 computes different
-    // logits with them. The book's notebook gives these logits in a note.
+    // If you run the book's notebook on Windows or Linux, section 4.1 may print these logits
+    // instead of those in In [5]. Nothing is wrong: the weights are the same, but some builds of
+    // PyTorch draw the random numbers for dropout differently. Compare the two outputs. They have
+    // the same shape, and only the numbers differ.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];

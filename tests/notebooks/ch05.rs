@@ -20,10 +20,7 @@ use pictures::{Bars, Chart, Line, PLAIN, bars, chart};
 use tensor_ops::{Linear, Parameters, cross_entropy, cross_entropy_train, softmax};
 use tokenizer::{Gpt2Tokenizer, SimpleTokenizerV1, text_to_token_ids, token_ids_to_text};
 use torch_rng::TorchRng;
-use train::{
-    AdamW, AdamWConfig, Schedule, calc_loss_batch, calc_loss_loader, clip_grad_norm, grad_norm,
-    perplexity,
-};
+use train::{AdamW, AdamWConfig, Schedule, calc_loss_batch, calc_loss_loader, perplexity};
 
 use crate::ch04::significant;
 use crate::small_model::{beginning, first_words, small_config, small_loaders};
@@ -51,20 +48,18 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.section("5.1.1", "Using GPT to generate text");
     book.value("of_a_million", 1e6f64.ln());
     book.value("of_a_guess", 50_257f64.ln());
-    // The goal of this section is to see what a model generates before it is trained. This text is
-    // the starting point with which we compare later results. Training also needs a number that
-    // says how good or bad the model is, which section 5.1.2 computes. We use a model like that of
-    // section 4.6 and the greedy loop of section 4.7, which always chooses the token with the
-    // largest logit. Two short functions convert between texts and ids: `text_to_token_ids` turns a
-    // text into a batch of ids, and `token_ids_to_text` turns ids into a text.
+    // First, we look at the text that a model generates before it is trained, so that we can
+    // compare later results with it. Training also needs a number that says how good or bad the
+    // model is, which section 5.1.2 computes. We use a model like that of section 4.6 and the
+    // greedy loop of section 4.7, which always chooses the token with the largest logit. Two short
+    // functions convert between texts and ids: `text_to_token_ids` turns a text into a batch of
+    // ids, and `token_ids_to_text` turns ids into a text.
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
     // Because the model's weights are random numbers, its continuation of the prompt is nonsense.
     //
-    // The context length is 256 tokens instead of 1,024, so that training needs less memory and
-    // computation. Moreover, a tenth of a short story is used for validation (section 5.1.3). The
-    // stories of this chapter have fewer than 7,000 tokens, so this part wouldn't fill a window of
-    // 1,024 tokens.
+    // The context length is 256 tokens instead of 1,024, because training then needs less memory
+    // and computation. It also has to fit the short texts of this chapter (section 5.1.3).
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -110,9 +105,9 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         );
     });
     // How can we measure how well a model predicts a text? Before you read on, guess which number
-    // could say how bad the text above is. The goal of this section is to compute a single number
-    // that measures the quality of a model's predictions, the *loss*. The better the model predicts
-    // a text, the smaller the loss. Training will make the loss smaller.
+    // could say how bad the text of section 5.1.1 is. The goal of this section is to compute a
+    // single number that measures the quality of a model's predictions, the *loss*. The better the
+    // model predicts a text, the smaller the loss. Training will make the loss smaller.
     //
     // This cell contains two short texts as inputs, together with their targets. The target at each
     // position is the id of the token that comes next in the text. At each of the 2 x 3 positions,
@@ -222,8 +217,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let avg_log_probas = log_probas.sum() / 6.0;
     book.prints("In [10]", &avg_log_probas, "tensor(-10.7940)");
 
-    // The loss is the mean of the log probabilities with the opposite sign, which is called the
-    // *cross-entropy*. The smaller the loss, the better the model predicts the text.
+    // The loss is the negative of this mean, which is called the *cross-entropy*. The smaller the
+    // loss, the better the model predicts the text.
     let neg_avg_log_probas = -avg_log_probas;
     book.prints("In [11]", &neg_avg_log_probas, "tensor(10.7940)");
 
@@ -284,10 +279,11 @@ fn story(book: &mut Notebook) -> Result<()> {
     // part, the *validation loss*, shows how well the model predicts a text that it hasn't seen.
     // The goal of this section is to measure the loss on both parts of a text.
 
-    // The text is a short story. The book trains the model of this section on "The Verdict". If
-    // this text isn't provided, the cells use "The Answering Bell", a story of this project.
-    // (Section 5.2 trains a smaller model on the beginning of the story.) The cell prints the first
-    // 99 characters of the story.
+    // The text is a short story. In the book, the model of this section is trained on "The
+    // Verdict". If this text isn't provided, the cells use "The Answering Bell", a story that was
+    // written for this project. (Section 5.2 trains a smaller model on the beginning of the story.)
+    // To check that the whole story was loaded, the next two cells print its first and its last 99
+    // characters.
     let text_data = book.the_verdict()?;
     let characters: Vec<char> = text_data.chars().collect();
     let beginning: String = characters[..99].iter().collect();
@@ -298,35 +294,41 @@ fn story(book: &mut Notebook) -> Result<()> {
     let end: String = characters[total_characters - 99..].iter().collect();
     book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
 
-    // With {total_tokens:,} tokens, the story is a very short training text for a language model.
+    // The story has {total_characters:,} characters and {total_tokens:,} tokens, so a token has
+    // about {per_token:w} characters. This is a very short training text for a language model.
     // (GPT-2 was trained on 40 gigabytes of text.) Training on the story takes only minutes, but
     // the trained model predicts the story much better than any other text, which is called
     // *overfitting*.
     let tokenizer = Gpt2Tokenizer::new();
     let total_tokens = tokenizer.encode(text_data)?.len();
     book.value("total_tokens", total_tokens);
+    book.aside(|book| {
+        book.value("total_characters", total_characters);
+        let per_token = total_characters as f64 / total_tokens as f64;
+        book.value("per_token", per_token.round());
+    });
     book.prints("In [19]", &total_characters, "Characters: 20479");
     book.prints("In [19]", &total_tokens, "Tokens: 5145");
 
-    // The first nine tenths of the text are for training, and the last tenth is used only for
+    // The first nine tenths of the characters are for training, and the rest is used only for
     // validation. Both parts are cut into windows of 256 tokens, and each batch consists of two
     // windows.
     //
     // Why is the validation part the end of the text and not a random choice of windows?
-    // Neighboring windows often tell of the same persons and things, so it would be easier to
-    // predict a window if the model had been trained on the windows before and after it. The
-    // validation loss would then look too good.
+    // Neighboring windows are often about the same people and things. If the model were trained on
+    // the windows before and after a validation window, this window would be too easy to predict.
     //
     // The stride equals the length of a window, so each token is a target at most once per epoch.
     // Only the training windows are shuffled, because the order doesn't matter when a loss is
     // measured. (Section 5.2 explains why the order matters during training.)
     book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
     book.asks(
-        "How many windows of 256 tokens fit into nine tenths of {total_tokens:,} tokens, and how many batches of two windows do they make?",
-        "The training part contains {train_len:,} tokens, and {train_len:,} / 256 = {quotient:.2}. Therefore, {train_windows} windows fit into it, and they make {train_batches:w} batches.",
+        "The training part contains {train_len:,} tokens. How many windows of 256 tokens fit into it, and how many batches of two windows do they make?",
+        "{train_len:,} / 256 = {quotient:.2}, so {train_windows} windows fit into it. They make {train_batches:w} batches{of_rest}.",
     );
-    // Each line of the output shows the shapes of a batch's inputs and targets. The first output is
-    // for the training batches, and the second is for the validation batches.
+    // Each line of the output shows the shapes of a batch's inputs and targets. Count the lines:
+    // there are {train_batches:w} for training, as computed above, and {val_batches:w} for
+    // validation.
     let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
     book.aside(|book| {
         let len = |loader: &DataLoader| loader.dataset().corpus().len();
@@ -336,6 +338,7 @@ fn story(book: &mut Notebook) -> Result<()> {
         book.value("quotient", len(&train_loader) as f64 / 256.0);
         book.value("train_windows", train_windows);
         book.value("train_batches", train_loader.len());
+        book.value("val_batches", val_loader.len());
         book.value("train_rest", len(&train_loader) - 256 * train_windows);
         book.value("val_rest", len(&val_loader) - 256 * val_windows);
         let of_windows = match train_windows % 2 {
@@ -343,6 +346,14 @@ fn story(book: &mut Notebook) -> Result<()> {
             _ => format!("Because the number of training windows, {train_windows}, is even, each of them is in a batch."),
         };
         book.value("of_windows", of_windows);
+        let is_odd = train_windows % 2 == 1;
+        book.value("of_rest", if is_odd { ", and one window is left over" } else { "" });
+        // If the cut goes through a token, the two parts have more tokens than the text.
+        let of_both = len(&train_loader) + len(&val_loader);
+        let of_cut = format!("(The two parts together have {} more tokens than the story, because the cut between them goes through a word.)", of_both.saturating_sub(total_tokens));
+        let is_cut = of_both != total_tokens && goes_through_a_word(text_data);
+        book.value("of_cut", if is_cut { &of_cut } else { "" });
+        book.holds("the cut explains the number of tokens", is_cut || of_both == total_tokens);
     });
     let mut rng = TorchRng::manual_seed(123);
     book.prints(
@@ -365,9 +376,9 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         "torch.Size([2, 256]) torch.Size([2, 256])",
     );
 
-    // Together, the inputs of all batches contain {used_tokens:,} of the {total_tokens:,} tokens.
-    // The last {train_rest} tokens of the training part and the last {val_rest} tokens of the
-    // validation part don't fill a window, so they aren't used as inputs. {of_windows}
+    // The inputs of all batches contain {used_tokens:,} tokens. The last {train_rest} tokens of the
+    // training part and the last {val_rest} tokens of the validation part don't fill a window, so
+    // they aren't used as inputs. {of_windows} {of_cut}
     let mut tokens_of = |loader: &DataLoader| {
         let lengths = loader.epoch(&mut rng);
         lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
@@ -389,18 +400,12 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     //
     // The two losses differ by less than 0.02, because the model has seen neither part of the text.
     // During training, the training loss usually becomes much smaller than the validation loss. The
-    // validation part is there to show this gap, which can grow to several units.
+    // validation part is there to show this gap.
     //
     // Why is the loss before training larger than ln 50,257? The untrained model's logits are
     // random numbers with a variance of about 1/3. They make some tokens more probable than others,
     // but the more probable tokens aren't more often the targets. On average, this adds half of the
     // variance to the loss: 10.82 + 1/6 = 10.99.
-    //
-    // Where does the 1/3 come from? A logit is the sum of 768 products, each of a feature and a
-    // weight. After the last normalization layer, the squares of a token's 768 features sum to
-    // about 768. The weights are spread evenly between -1/√768 and 1/√768, which gives them a
-    // variance of 1/(3 x 768). The variance of the logit is the product of these two numbers, 768 x
-    // 1/(3 x 768) = 1/3.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -423,8 +428,8 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         book.holds("a tenth is less than a window", total_tokens < 7000);
     });
     book.asks(
-        "Why does the loss before training hardly depend on the text?",
-        "Because the weights are random, the model can't predict one text better than another. The probabilities of the targets are spread around 1 in 50,257, whatever the targets are.",
+        "Why do the untrained model's logits have a variance of about 1/3?",
+        "A logit is the sum of 768 products, each of a feature and a weight. After the last normalization layer, the squares of a token's 768 features sum to about 768. The weights are spread evenly between -1/√768 and 1/√768, which gives them a variance of 1/(3 x 768). The variance of the logit is the product of these two numbers, 768 x 1/(3 x 768) = 1/3.",
     );
     Ok(())
 }
@@ -450,6 +455,14 @@ pub(crate) fn loaders(text: &str, tokenizer: &Gpt2Tokenizer) -> Result<[DataLoad
         create_dataloader_v1(train_data, tokenizer, of_training)?,
         create_dataloader_v1(val_data, tokenizer, of_validation)?,
     ])
+}
+
+/// Returns true if the cut between the training part and the validation part is inside a word.
+fn goes_through_a_word(text: &str) -> bool {
+    let is_alphabetic = |c: Option<char>| c.is_some_and(char::is_alphabetic);
+    train_validation_split(text, 0.90).is_ok_and(|(train_data, val_data)| {
+        is_alphabetic(train_data.chars().next_back()) && is_alphabetic(val_data.chars().next())
+    })
 }
 
 /// Returns the output of In \[22\], which contains a line with the shapes of the inputs and targets
@@ -524,9 +537,8 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     );
 
     // In a training step, the weight moves in the direction opposite to its gradient. The gradient
-    // is multiplied by the *learning rate* and subtracted from the weight: w - {learning_rate} x
-    // {gradient:.4} = {new_w:.4}. The loss was {loss:.4}, and with the new weight it is
-    // {new_loss:.4}.
+    // is multiplied by the *learning rate* and subtracted from the weight: {w} - {learning_rate} x
+    // ({gradient:.6}) = {new_w:.4}.
     let learning_rate = book.input("learning_rate", 3.0, 0.01..=100.0);
     let new_w = w - learning_rate * gradient;
     book.value("gradient", gradient);
@@ -534,12 +546,12 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.value("new_loss", loss_of(new_w));
     book.holds("the loss falls", loss_of(new_w) < loss_of(w));
     book.yours("the weight after a step", &new_w);
-    // This cell computes the loss with the new weight:
+    // The loss was {loss:.4}, and with the new weight it is {new_loss:.4}:
     book.yours("the loss after a step", &loss_of(new_w));
 
     // The picture shows how the loss depends on the weight w. The slope of the dashed line is the
-    // gradient at the current weight. The training step goes along the curve from this weight to
-    // the new one.
+    // gradient at the current weight. The line "the step" connects the points of the curve at this
+    // weight and at the new one.
     book.draws("The loss around the weight", || {
         let (low, high) = (w.min(new_w).min(-3.0), w.max(new_w).max(5.0));
         let at = |w: f32| (f64::from(w), f64::from(loss_of(w)));
@@ -578,7 +590,7 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     //
     // Training with this loss pushes every model in the same direction: after each context, the
     // probabilities approach the frequencies with which the tokens follow this context in the
-    // training text, as far as the model's weights allow it.
+    // training text, as far as the model's weights allow.
     let mut lines = vec!["steps          w    P(bell)     loss".to_owned()];
     let mut weight = w;
     for step in 0..=12 {
@@ -606,7 +618,7 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the probability of "bell" in the model with a single weight.
+/// Returns the probability that the model with the single weight `w` gives to "bell" after "the".
 fn p_bell(w: f32) -> f32 {
     softmax(&array![w, 0.0], Axis(0))[0]
 }
@@ -614,16 +626,17 @@ fn p_bell(w: f32) -> f32 {
 fn small_training(book: &mut Notebook) -> Result<Trained> {
     // A GPT learns in the same way as the model with a single weight, but it has many weights. The
     // model of section 5.1.3 has {book_weights:.0} million weights, so training it takes minutes.
-    // (The notebook of the book's training run does this.) This section runs the same loop with a
-    // GPT that is small enough to be trained in about a second. It reads only the complete words
-    // within the first 5,000 characters of the story. Its tokens are words (section 2.3), because
-    // GPT-2's vocabulary of 50,257 tokens would require too many weights.
+    // (The notebook of the book's training run does this.) This section trains a much smaller GPT.
+    // Its text consists of the complete words within the first 5,000 characters of the story. Its
+    // tokens are words (section 2.3), because 50,257 tokens would need too many weights.
     book.listing(
         "tests/notebooks/small_model.rs",
         "pub(crate) fn small_loaders(",
     );
     // The small GPT has the same parts as GPT-2, but only {emb_dim} features, four heads, one
-    // transformer block and a context length of 16 tokens:
+    // transformer block and a context length of 16 tokens. It has no dropout, so the loss of a
+    // batch depends only on the weights. With {weights:,} weights instead of {book_weights:.0}
+    // million, it can be trained in about a second.
     let text = beginning(book.the_verdict()?);
     let (tokenizer, [train_loader, val_loader]) = small_loaders(text)?;
     let config = small_config(tokenizer.vocab_size(), book.input("emb_dim", 32, 4..=64));
@@ -659,7 +672,7 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     //   gradient.
     //
     // The comments in the code mark the four parts of the training step. The cell prints the loss
-    // of the batch before and after the step.
+    // of the batch before and after the step, which changes it only a little.
     let mut optimizer = AdamW::new(
         AdamWConfig {
             lr: 0.001,
@@ -688,9 +701,10 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     );
 
     // Are the gradients of the backward pass right? Each of them can be checked by a finite
-    // difference, like the gradient of the single weight w. The cell checks the gradients of three
-    // weights of the output layer: the weight of the first feature in the row of each of the first
-    // three targets. Before rounding, the two columns of the output differ by at most {apart}.
+    // difference, like the gradient of the single weight w. The cell checks three weights of the
+    // output layer. It takes the rows of the first three targets, and in each row the weight of the
+    // first feature. Compare the two columns of the output: before rounding, they differ by at most
+    // {apart}.
     //
     // Computing all {weights:,} gradients by finite differences would take {twice:,} forward passes
     // of the model, whereas the backward pass takes only about as long as two forward passes.
@@ -732,9 +746,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         "It increases a weight if the gradient is negative, and decreases it if the gradient is positive. In the table, the gradient is negative for {rising} and positive for {falling}.",
     );
     // Now look at the sizes of all gradients. The cell sorts the gradients that aren't 0 by their
-    // absolute value. ({zeros:%} of the gradients are exactly 0. {all_or_most} of them belong to
-    // the token embedding. The batch contains only {batch_words} of the {vocab_size} words, and the
-    // rows of all other words don't take part in the computation.)
+    // absolute value. ({zeros:%} of the gradients are 0. {all_or_most} of them belong to the
+    // embeddings of words that aren't in the batch.)
     let mut sizes = Vec::new();
     gradients.visit("", &mut |_, view| {
         sizes.extend(view.iter().map(|gradient| gradient.abs()))
@@ -745,8 +758,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     let [small, large] = [sizes.len() / 100, sizes.len() * 99 / 100].map(|at| sizes[at]);
     let lines = [
         format!("gradients other than 0         {:>9}", sizes.len()),
-        format!("the smallest hundredth, up to  {small:>9.1e}"),
-        format!("the largest hundredth, from    {large:>9.1e}"),
+        format!("the smallest 1% are at most    {small:>9.3e}"),
+        format!("the largest 1% are at least    {large:>9.3e}"),
         format!(
             "ratio of the last two numbers  {:>9.0}",
             (large / small).floor()
@@ -754,8 +767,6 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     ];
     book.aside(|book| {
         let words: HashSet<&u32> = batch.input_ids.iter().collect();
-        book.value("batch_words", words.len());
-        book.value("vocab_size", config.vocab_size);
         book.value("zeros", 1.0 - sizes.len() as f64 / all as f64);
         book.value("spread", (large / small).floor());
         book.holds("gradients differ in size", large > 100.0 * small);
@@ -776,10 +787,10 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     //
     // Gradient descent has two problems. The gradient of a weight differs from batch to batch, so
     // the steps zigzag. Moreover, the gradients of different weights differ in size. Among the
-    // gradients that aren't 0 in the training step above, those in the largest hundredth are at
-    // least {spread:,} times as large as those in the smallest hundredth, so no single learning
-    // rate suits all weights. The small GPT is therefore trained with the optimizer *AdamW*, which
-    // keeps two running means for each weight:
+    // gradients that aren't 0 in the training step above, the largest 1% are at least {spread:,}
+    // times as large as the smallest 1%, so no single learning rate suits all weights. The small
+    // GPT is therefore trained with the optimizer *AdamW*, which keeps two running means for each
+    // weight:
     //
     // - m is the mean of about the last ten gradients of the weight. In this mean, differences
     //   between the batches largely cancel out.
@@ -795,7 +806,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // first. After step 1, m is only 0.1 times the gradient, and v is only 0.001 times its square.
     // In step t, the listing therefore divides m by 1 - 0.9^t and v by 1 - 0.999^t, which gives
     // `m_hat` and `v_hat`. The tiny number `eps` prevents a division by 0 if all gradients of a
-    // weight have been 0.
+    // weight have been 0. (The method `step`, which the cells call, computes the same result
+    // faster.)
     book.listing("crates/train/src/adamw.rs", "pub fn step_plain<");
     // In this example, AdamW changes three weights that start at 0. The gradient of the first
     // weight is always 100, the gradient of the second is always 0.001, and the gradient of the
@@ -831,12 +843,10 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // in each step, although the first gradient is 100,000 times as large as the second. The third
     // weight moved by only 0.0169. Of this distance, 0.01 comes from the first step, in which m
     // contains only a single gradient.
-    //
-    // AdamW makes up for small gradients. Why does a deep network still need shortcut connections
-    // (section 4.4)? AdamW only rescales the gradient of each weight. If a gradient has passed
-    // through many layers without shortcuts, it often differs so much from one text to the next
-    // that it says little about how the weight should change.
-
+    book.asks(
+        "AdamW makes up for small gradients. Why does a deep network still need shortcut connections (section 4.4)?",
+        "AdamW only rescales the gradient of each weight. If a gradient has passed through many layers without shortcuts, it often differs so much from one text to the next that it says little about how the weight should change.",
+    );
     // The W in the name AdamW stands for *weight decay*. In each step, AdamW also multiplies each
     // weight by 1 - learning rate x 0.1. In a thousand steps with the book's learning rate, a
     // weight whose gradient is always 0 shrinks to {kept:.3} of its original size. In a
@@ -851,47 +861,6 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // initial weight is from 0. The weights can therefore become quite different, and yet no single
     // batch can destroy what the model has learned from the others. A small model has fewer and
     // larger weights, so it can take larger steps.
-    //
-    // Three additional techniques help in long training runs. The command `gpt train` has an option
-    // for each of them, and appendix D of the book describes them:
-    //
-    // - *Warmup* (`--warmup-steps`): the learning rate starts near 0 and increases. In the first
-    //   steps, AdamW's means m and v contain only a few gradients, so m follows single batches and
-    //   v is a poor estimate of a gradient's typical size. These steps should therefore be small.
-    // - *Cosine decay* (`--min-lr`): after the warmup, the learning rate falls along half a period
-    //   of a cosine. Small steps at the end of the training let the weights settle instead of
-    //   jumping around the lowest point of the loss.
-    // - *Clipping* (`--grad-clip`): the *norm* of the gradients is the square root of the sum of
-    //   their squares. If it exceeds a limit, all gradients are multiplied by the same factor, so
-    //   that their norm equals the limit. This way, a single unusual batch has only a limited
-    //   effect on m and v.
-    book.draws("Warmup and cosine decay", || {
-        let schedule = Schedule {
-            warmup_steps: 20,
-            total_steps: 100,
-            initial_lr: 0.00002,
-            min_lr: 0.00004,
-        };
-        let rates = (0..=100u32).map(|step| {
-            let rate = schedule.learning_rate(u64::from(step), 0.0004);
-            (f64::from(step), rate)
-        });
-        let rate = Line {
-            name: "learning rate".to_owned(),
-            points: rates.collect(),
-            ..Line::default()
-        };
-        let rates = Chart {
-            title: "The learning rate with warmup and cosine decay",
-            x: "step",
-            y: "learning rate",
-            lines: vec![rate],
-            log_y: false,
-        };
-        chart(&rates, PLAIN)
-    });
-    // The cell prints the norm of the gradients in the training step above, before and after they
-    // are clipped with a limit of 0.25:
     book.aside(|book| {
         let bound = 1.0 / 768f64.sqrt();
         book.value("bound", bound);
@@ -899,23 +868,12 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         // √3.
         book.value("share", 0.0004 / (bound / 3f64.sqrt()));
     });
-    let mut clipped = gradients.clone();
-    let norm = clip_grad_norm(&mut clipped, 0.25);
-    let norms = [norm, grad_norm(&clipped)].map(|norm| norm as f32);
-    book.holds(
-        "the norm is clipped",
-        norm > 0.25 && (norms[1] - 0.25).abs() < 1e-4,
-    );
-    book.yours(
-        "the norm before and after clipping",
-        &Array1::from(norms.to_vec()),
-    );
 
     // Now we can train the small GPT. In each *epoch*, training takes one step for each of the
-    // {batches} batches. The data loader shuffles the windows again for each epoch. Otherwise,
-    // successive batches would come from the same page of the story and pull the weights in the
-    // same direction, and every epoch would finish with the end of the story. The cell prints the
-    // training and the validation loss before the training and after each epoch.
+    // {batches} batches. The data loader shuffles the windows again for each epoch. Without
+    // shuffling, successive batches would come from the same page and pull the weights in the same
+    // direction. The cell prints the training and the validation loss before the training and after
+    // each epoch.
     let num_epochs = book.input("num_epochs", 10, 1..=20);
     let mut model = GptModel::new(config, &mut TorchRng::manual_seed(seed))?;
     let lr = book.input("learning_rate", 0.005, 0.0..=10.0);
@@ -926,7 +884,11 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         },
         &model,
     )?;
-    let mut losses = Vec::new();
+    let prompt = first_words(text, &tokenizer)?;
+    let idx = text_to_token_ids(&prompt, &tokenizer)?;
+    let continues =
+        |model: &GptModel| generate_text_simple(model, idx.clone(), 20, config.context_length);
+    let (mut losses, mut samples) = (Vec::new(), Vec::new());
     for epoch in 0..=num_epochs {
         if epoch > 0 {
             for batch in train_loader.epoch(&mut rng) {
@@ -942,6 +904,9 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         let train_loss = calc_loss_loader(&train_loader, &model, None, &mut rng)?;
         let val_loss = calc_loss_loader(&val_loader, &model, None, &mut rng)?;
         losses.push([train_loss, val_loss]);
+        if [0, 1, 3, num_epochs].contains(&epoch) {
+            samples.push((epoch, continues(&model)?));
+        }
     }
     let line = |(epoch, [train_loss, val_loss]): (usize, &[f64; 2])| {
         format!("{epoch:5} {train_loss:15.3} {val_loss:17.3}")
@@ -958,10 +923,7 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
             .min_by(order)
             .map_or(0, |(epoch, _)| epoch);
         let last = losses[num_epochs];
-        book.value("best_epoch", best);
-        book.value("best_val_loss", losses[best][1]);
         book.value("last_train_loss", last[0]);
-        book.value("last_val_loss", last[1]);
         book.value("first_train_loss", losses[0][0]);
         book.value("of_a_guess_here", (config.vocab_size as f64).ln());
         let of_a_guess = (config.vocab_size as f64).ln();
@@ -971,9 +933,9 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         book.holds("the last validation loss is that of no guess", is_worse);
         let [best_loss, last_loss] = [losses[best][1], last[1]];
         let when_to_stop = if best == 0 {
-            format!("The validation loss is never lower than {best_loss:.2}, its value before the training. This training therefore doesn't help the model to predict a text that it hasn't seen.")
+            format!("The validation loss never falls below its initial value of {best_loss:.2}, so this training doesn't make the model better at predicting a text that it hasn't seen.")
         } else if best == num_epochs {
-            format!("The validation loss is lowest after the last epoch, at {best_loss:.2}. You should keep this model, and you could find out whether further epochs make it even better.")
+            format!("The validation loss is lowest after the last epoch, at {best_loss:.2}. Keep this model. You could also train it for more epochs to see whether it improves further.")
         } else {
             format!("You should stop after epoch {best}. The model then has its lowest validation loss, {best_loss:.2}, so it is best at predicting a text that it hasn't seen. After the last epoch, the validation loss is {last_loss:.2}.")
         };
@@ -1011,36 +973,91 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // Compare the curves of the training loss and the validation loss. The training loss starts at
     // {first_train_loss:.2}, close to ln V = {of_a_guess_here:.2}, which is the loss of a model
     // that gives all V tokens of the vocabulary the same probability. At the end, the training loss
-    // is {last_train_loss:.2}. The validation loss is lowest at epoch {best_epoch}, where it is
-    // {best_val_loss:.2}, and it is {last_val_loss:.2} at the end. {worse_than_a_guess}
+    // is {last_train_loss:.2}. {worse_than_a_guess}
     //
     // If the training loss falls while the validation loss rises, the model *overfits*: it learns
     // the training text by heart, and what it learns doesn't help with a different text. More text,
     // a smaller model, dropout, weight decay and stopping earlier reduce overfitting.
 
-    // Finally, the trained model continues the first words of its training text by greedy decoding.
-    let prompt = first_words(text, &tokenizer)?;
-    let idx = text_to_token_ids(&prompt, &tokenizer)?;
-    let token_ids = generate_text_simple(&model, idx, 20, config.context_length)?;
-    book.yours(
-        "the trained model writes",
-        &token_ids_to_text(&token_ids, &tokenizer)?,
-    );
+    // Before the training, and after some of the epochs, the model continued the first four words of
+    // its training text, "{first_words}", by greedy decoding. Compare the texts.
+    let mut lines = Vec::new();
+    for (epoch, token_ids) in &samples {
+        let text = token_ids_to_text(token_ids, &tokenizer)?;
+        lines.push(format!("epoch {epoch:2}: {text}"));
+    }
+    book.value("first_words", &prompt);
+    book.yours("what the model writes", &lines.join("\n"));
     let pairs = pairs_of(text, &tokenizer)?;
     book.aside(|book| {
-        let ids = token_ids.row(0).to_vec();
-        let [distinct, known] = variety(&ids[ids.len() - 21..], &pairs);
+        let of = |(_, token_ids): &(usize, Array2<u32>)| {
+            let ids = token_ids.row(0).to_vec();
+            variety(&ids[ids.len() - 21..], &pairs)
+        };
+        let [Some([_, first_known]), Some([distinct, known])] =
+            [samples.first().map(of), samples.last().map(of)]
+        else {
+            return;
+        };
+        book.value("first_known", first_known);
+        let of_second = samples.get(1).map(of);
+        let is_frequent = of_second.is_some_and(|[distinct, _]| distinct < 8) && num_epochs > 1;
+        let of_first_epoch = match is_frequent {
+            true => "After epoch 1, it has hardly learned more than which words and punctuation marks are frequent.",
+            false => "",
+        };
+        book.value("of_first_epoch", of_first_epoch);
+        book.holds("after one epoch, few words are used", is_frequent);
         book.value("distinct", distinct);
         book.value("known_pairs", known);
     });
-    // Compare this text with that of the untrained model in section 5.1.1. Of the 20 new words and
-    // punctuation marks, {known_pairs} follow the one before them somewhere in the training text,
-    // too. The more the model learns which words follow each other, the larger this number becomes,
-    // but that alone doesn't make a meaningful sentence.
+    // We call two neighboring words (or punctuation marks) a *known pair* if they are also
+    // neighbors in the training text. The first text adds {first_known} known pairs to the prompt,
+    // and the last adds {known_pairs}, out of 20. {of_first_epoch} The more the model learns which
+    // words follow each other, the more known pairs it writes, but that alone doesn't make a
+    // meaningful sentence.
     book.asks(
-        "Does the text repeat itself? Why is this typical of greedy decoding?",
+        "Does the last text repeat itself? Why is this typical of greedy decoding?",
         "Of the 20 new words and punctuation marks, {distinct} are different. Longer texts repeat themselves more often, because greedy decoding always makes the same choice in the same situation. If a text returns to words that it contained before, the most probable continuation is often the same as before, so the text goes around in a circle. Section 5.3 draws words at random, which breaks the circle, and counts the repetitions.",
     );
+    // Long training runs also use three other techniques (appendix D of the book). The command `gpt
+    // train` has an option for each of them:
+    //
+    // - *Warmup* (`--warmup-steps`): the learning rate starts near 0 and increases. In the first
+    //   steps, AdamW's means m and v contain only a few gradients, so m follows single batches and
+    //   v is a poor estimate of a gradient's typical size. These steps should therefore be small.
+    // - *Cosine decay* (`--min-lr`): after the warmup, the learning rate falls along half a period
+    //   of a cosine. Small steps at the end of the training let the weights settle instead of
+    //   jumping around the lowest point of the loss.
+    // - *Clipping* (`--grad-clip`): the *norm* of the gradients is the square root of the sum of
+    //   their squares. If it exceeds a limit, all gradients are multiplied by the same factor, so
+    //   that their norm equals the limit. This way, a single unusual batch has only a limited
+    //   effect on m and v.
+    book.draws("Warmup and cosine decay", || {
+        let schedule = Schedule {
+            warmup_steps: 20,
+            total_steps: 100,
+            initial_lr: 0.00002,
+            min_lr: 0.00004,
+        };
+        let rates = (0..=100u32).map(|step| {
+            let rate = schedule.learning_rate(u64::from(step), 0.0004);
+            (f64::from(step), rate)
+        });
+        let rate = Line {
+            name: "learning rate".to_owned(),
+            points: rates.collect(),
+            ..Line::default()
+        };
+        let rates = Chart {
+            title: "The learning rate with warmup and cosine decay",
+            x: "step",
+            y: "learning rate",
+            lines: vec![rate],
+            log_y: false,
+        };
+        chart(&rates, PLAIN)
+    });
     Ok(Trained {
         model,
         tokenizer,
@@ -1074,17 +1091,22 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.prints("In [30]", vocab[next_token_id as usize], "forward");
 
     // Now the next word is drawn at random, according to the probabilities that softmax computes
-    // from the logits. With the seed in this cell, the drawn word is "{drawn}".
+    // from the logits. {of_drawn} Try other seeds.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let next_token_id = rng.multinomial(&probas.to_vec());
-    book.value("drawn", vocab[next_token_id]);
+    book.aside(|book| {
+        let of_drawn = match next_token_id {
+            FORWARD => format!("The drawn word is \"forward\", as with greedy decoding. This is no surprise, because its probability is {:.0}%.", 100.0 * probas[FORWARD]),
+            id => format!("The drawn word is \"{}\", whereas greedy decoding chose \"forward\".", vocab[id]),
+        };
+        book.value("of_drawn", of_drawn);
+    });
     book.prints("In [31]", vocab[next_token_id], "forward");
 
     // In a thousand draws, the number of times that a word is drawn is close to a thousand times
     // its probability. The word "forward" has a probability of {p_forward:.3} and is drawn
     // {n_forward} times. The word "toward" has a probability of {p_toward:.3} and is drawn
-    // {n_first_toward} times. (These draws always start from the same seed, so the field in the
-    // cell above doesn't change them.)
+    // {n_first_toward} times. (The seed field above doesn't affect these draws.)
     let sampled_ids = sampled_tokens(&probas);
     book.value("p_forward", probas[FORWARD]);
     book.value("n_forward", sampled_ids[FORWARD]);
@@ -1120,8 +1142,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     //
     // With this temperature, "toward" is expected {expected_toward:.0} times in a thousand draws,
     // and it is drawn {n_toward} times. Differences between these counts are normal, because the
-    // draws are random. If a word with a small probability is expected n times, the actual count
-    // typically differs from n by about √n. {of_difference}
+    // draws are random.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     let of_colder = temperature;
@@ -1132,13 +1153,6 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         book.value("ratio_of_colder", significant(ratio(&colder)));
         book.value("expected_toward", 1000.0 * colder[TOWARD]);
         book.value("n_toward", sampled_tokens(&colder)[TOWARD]);
-        // The percentage is computed from the binomial distribution for temperature 0.1.
-        let of_difference = "In this case, it differs by 6, which is twice as much as √9. A difference at least this large occurs in about 6% of all cases.";
-        let is_default = temperature == 0.1;
-        book.value("of_difference", if is_default { of_difference } else { "" });
-        let expected = (1000.0 * colder[TOWARD]).round();
-        let drawn = sampled_tokens(&colder)[TOWARD];
-        book.holds("15 instead of 9", expected == 9.0 && drawn == 15);
         let error = ratio(&colder) / ratio(&probas).powf(power) - 1.0;
         book.holds("the ratio is raised to the power 1/T", error.abs() < 1e-3);
     });
@@ -1157,14 +1171,15 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 0 x you",
     );
 
-    // If the temperature is above 1, each ratio is raised to a power below 1, which brings the
-    // probabilities closer together. The generated text then becomes more varied, but unsuitable
-    // words become more probable.
+    // At a temperature above 1, the ratio of any two probabilities is raised to a power below 1,
+    // which brings the probabilities closer together. The generated text then becomes more varied,
+    // but unsuitable words become more probable.
     //
     // With T = {temperature}, "forward" is {ratio_of_hotter} times as probable as "toward". As the
     // continuation of "every effort moves you", the word "pizza" has a probability of {p_pizza:.4}
-    // at T = 1 and of {p_pizza_hotter:.4} at T = {temperature}. At the latter temperature, it is
-    // expected {expected_pizza:.0} times in a thousand draws, and it is drawn {n_pizza} times.
+    // at T = 1 and of {p_pizza_hotter:.4} at T = {temperature}. Compare the counts with those of In
+    // [32], where it was never drawn. Now it is expected {expected_pizza:.0} times in a thousand
+    // draws, and it is drawn {n_pizza} times.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.aside(|book| {
@@ -1218,7 +1233,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
             return;
         };
         book.value("of_coldest", coldest[FORWARD]);
-        // The bounds are rounded down and up, so that all probabilities lie between them.
+        // The lower bound is rounded down and the upper bound is rounded up, so that all
+        // probabilities lie between them.
         let least = (1e4 * hottest.fold(1.0f32, |a, &b| a.min(b))).floor() / 1e4;
         let most = (1e4 * hottest.fold(0.0f32, |a, &b| a.max(b))).ceil() / 1e4;
         book.value("least_of_hottest", format!("{least:.4}"));
@@ -1228,19 +1244,22 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     });
     book.section("5.3.2", "Top-k sampling");
     // A high temperature makes a text varied, but it also increases the probabilities of words that
-    // don't fit. Each of these words is still improbable, but a vocabulary of 50,257 tokens
-    // contains so many of them that one of them is often drawn. *Top-k sampling* excludes these
-    // words: only the k most probable tokens can be drawn. The goal of this section is to combine
-    // top-k sampling with the temperature.
+    // don't fit. Each of these words is improbable, but a vocabulary of 50,257 tokens has so many
+    // of them that one is often drawn. *Top-k sampling* excludes these words: only the k most
+    // probable tokens can be drawn.
 
-    // With k = {top_k}, top-k sampling keeps the logits that this cell prints first. After them,
-    // the cell prints their positions in the list of logits, which are the ids of the words.
+    // Top-k sampling keeps the k largest logits, here with k = {top_k}. The first output shows
+    // these logits, and the second shows the ids of their words: {kept_words}.
     let top_k = book.input("top_k", 3, 1..=8);
     let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
         .filter(|&id| new_logits[id].is_finite())
         .collect();
     top_pos.sort_by(|&one, &other| new_logits[other].total_cmp(&new_logits[one]));
+    book.aside(|book| {
+        let kept = top_pos.iter().map(|&id| format!("\"{}\"", vocab[id]));
+        book.value("kept_words", kept.collect::<Vec<_>>().join(", "));
+    });
     let top_logits = new_logits.select(Axis(0), &top_pos);
     book.prints(
         "In [37]",
@@ -1297,9 +1316,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         "No. The ratio depends only on the difference between the two logits, and top-k sampling doesn't change the logits that it keeps. As long as it keeps both \"forward\" and \"toward\", the first is {ratio} times as probable as the second. Only a temperature changes this ratio.",
     );
     // Now we combine the two methods: the logits that top-k sampling keeps are divided by the
-    // temperature before softmax is applied. In In [36], the words that are excluded here were
-    // drawn {n_excluded} times in a thousand draws. Now they are never drawn, however high the
-    // temperature is.
+    // temperature before softmax is applied. The words that are excluded here were drawn
+    // {n_excluded} times in In [36]. Now they are never drawn, however high the temperature is.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let both = softmax_with_temperature(&new_logits, temperature)?;
     book.aside(|book| {
@@ -1342,8 +1360,8 @@ fn pairs_of(text: &str, tokenizer: &SimpleTokenizerV1) -> Result<HashSet<Vec<u32
     Ok(train_ids.windows(2).map(<[u32]>::to_vec).collect())
 }
 
-/// Returns how many of the generated tokens are distinct, and how many of them also follow the
-/// token before them in one of the `pairs`. The first of the `ids` is the last token of the prompt,
+/// Returns the number of distinct generated tokens, and how many of the generated tokens form one of
+/// the `pairs` with the token before them. The first of the `ids` is the last token of the prompt,
 /// so it doesn't count as generated.
 fn variety(ids: &[u32], pairs: &HashSet<Vec<u32>>) -> [usize; 2] {
     let distinct: HashSet<&u32> = ids[1..].iter().collect();
@@ -1354,7 +1372,7 @@ fn variety(ids: &[u32], pairs: &HashSet<Vec<u32>>) -> [usize; 2] {
 fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.section("5.3.3", "Modifying the text generation function");
     // So far, we have drawn a single word from a list of nine. Does drawing at random also help a
-    // real model, and what does it cost? The goal of this section is to write a function that
+    // trained model, and what does it cost? The goal of this section is to write a function that
     // generates text with a temperature and top-k sampling, and to compare its texts with those of
     // greedy decoding.
     //
@@ -1367,8 +1385,7 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
     // a trained model predicts it at the end of a text.
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
     // In this cell, the small GPT of section 5.2 continues the first words of its training text.
-    // Compare the result with the text that greedy decoding generated in section 5.2. Look for two
-    // things: does the text repeat words, and does each pair of neighboring words make sense? Then
+    // Compare the result with the last text of section 5.2, which greedy decoding generated. Then
     // change the fields. With k = 1, the function generates the same text as greedy decoding. With
     // a high temperature and a large k, all words become about equally probable.
     let Trained {
@@ -1391,7 +1408,19 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
         "drawn with top-k and temperature",
         &token_ids_to_text(&token_ids, &tokenizer)?,
     );
+    book.asks(
+        "Does the text repeat words, and does each pair of neighboring words make sense?",
+        "{of_drawn_text}",
+    );
     book.aside(|book| {
+        let ids = token_ids.row(0).to_vec();
+        let [distinct, known] = variety(&ids[idx.ncols() - 1..], &pairs);
+        let text = token_ids_to_text(&token_ids, &tokenizer).unwrap_or_default();
+        let example = match text.contains("on its in were") {
+            true => " But \"on its in were\" makes no sense.",
+            false => " Read the other pairs to find out whether they make sense.",
+        };
+        book.value("of_drawn_text", format!("Of the {} new words and punctuation marks, {distinct} are different, and {known} form a known pair (section 5.2) with the one before them.{example}", sampling.max_new_tokens));
         let greedy = BookSampling {
             top_k: None,
             temperature: 0.0,
@@ -1406,11 +1435,10 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
         let is_so = greedy.is_some() && greedy == only_one && greedy.as_ref() != Some(&token_ids);
         book.holds("k = 1 is greedy, and this text isn't", is_so);
     });
-    // A single text proves little, so this cell generates 500 words and punctuation marks at each
-    // of four temperatures, of which 0 stands for greedy decoding. It counts the different words
-    // and punctuation marks, and how many of the 500 also follow the one before them somewhere in
-    // the training text. {compromise}
-    let mut lines = vec!["temperature   different words   also in the training text".to_owned()];
+    // A single text proves little. This cell therefore generates 500 words at each of four
+    // temperatures, all with k = {top_k}. (Temperature 0 means greedy decoding, and punctuation
+    // marks count as words.) It counts the different words and the known pairs. {compromise}
+    let mut lines = vec!["temperature   different words   known pairs".to_owned()];
     let mut counts = Vec::new();
     for temperature in [0.0, 0.5, 1.4, 5.0] {
         let sampling = BookSampling {
@@ -1420,21 +1448,23 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
         };
         let ids = generate(&model, idx.clone(), sampling, &mut rng)?;
         let [distinct, known] = variety(&ids.row(0).to_vec()[idx.ncols() - 1..], &pairs);
-        lines.push(format!("{temperature:11.1} {distinct:17} {known:27}"));
+        lines.push(format!("{temperature:11.1} {distinct:17} {known:13}"));
         counts.push([distinct, known]);
     }
     book.aside(|book| {
         let [greedy, low, high] = [counts[0], counts[1], counts[2]];
         let is_so = greedy[0] < low[0] && low[0] < high[0] && low[1] > high[1] + 50;
-        let compromise = format!("Greedy decoding uses only {} different words. At temperature 1.4, the text contains {} different words, but only {} of the 500 follow the one before them in the training text, too. At temperature 0.5, {} do, and the text still contains {} different words, so this temperature is a better compromise for such a weak model.", greedy[0], high[0], high[1], low[1], low[0]);
+        let compromise = format!("Greedy decoding uses only {} different words. At temperature 1.4, the text has {} different words, but only {} known pairs. At temperature 0.5, it has {} known pairs and still {} different words, so this temperature is a better compromise for such a weak model.", greedy[0], high[0], high[1], low[1], low[0]);
         book.value("compromise", if is_so { &compromise } else { "" });
         book.holds("a low temperature is a compromise", is_so);
         let hottest = counts[3];
-        let costs = format!("The number of different words changes from {} to {}. The number of words that follow the one before them in the training text changes from {} to {}.", high[0], hottest[0], high[1], hottest[1]);
         let loses_more = hottest[0] < high[0] + (high[1].saturating_sub(hottest[1]));
         let loses_more = loses_more && hottest[0] >= high[0];
-        let verdict = format!(" The text therefore gains {} different words and loses {} known pairs.", hottest[0].saturating_sub(high[0]), high[1].saturating_sub(hottest[1]));
-        book.value("from_high_to_hottest", if loses_more { costs + &verdict } else { costs });
+        let verdict = match loses_more {
+            true => format!("No. The text gains only {} different words, but it has {} fewer known pairs.", hottest[0].saturating_sub(high[0]), high[1].saturating_sub(hottest[1])),
+            false => format!("The number of different words changes from {} to {}, and the number of known pairs changes from {} to {}.", high[0], hottest[0], high[1], hottest[1]),
+        };
+        book.value("from_high_to_hottest", verdict);
         book.holds("5.0 loses more than it gains", loses_more);
     });
     book.yours("variety and quality", &lines.join("\n"));
