@@ -724,10 +724,10 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     );
 
     // The number of parameters can also be computed from the configuration alone, without creating
-    // the model. In a block, attention has four matrices of 768 x 768 weights, and the feed-forward
-    // network has two of 768 x 3072. Together, these are 12 x 768 x 768 = {in_matrices:.1} million
-    // weights, and twelve blocks have {in_all_matrices:.0} million. With the other parts, which the
-    // table below lists, the result agrees with the counts above:
+    // the model. With d features, the attention of a block has four matrices of d x d weights, and
+    // the feed-forward network has two of d x 4d. In this model, these are {in_matrices:.1} million
+    // weights in each block and {in_all_matrices:.0} million in all blocks. With the other parts,
+    // which the table below lists, the result agrees with the counts above:
     let size = GptConfig::GPT2_124M.size()?;
     book.agrees("from the configuration", &size.total(), &total_params);
     book.agrees(
