@@ -59,13 +59,15 @@ fn the_text(book: &mut Notebook) -> Result<()> {
         &raw_text.chars().count(),
         "Total number of character: 20479",
     );
+    // The second output contains the first {beginning} characters.
     let beginning: String = raw_text.chars().take(99).collect();
+    book.value("beginning", beginning.chars().count());
     book.prints("In [3]", &beginning, "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no ");
     Ok(())
 }
 
 fn splitting_a_text(book: &mut Notebook) -> Result<()> {
-    // The first attempt splits a short text at white space and keeps the white space as separate
+    // The first attempt splits a short text at whitespace and keeps the whitespace as separate
     // pieces. In Python, this is `re.split(r'(\s)', text)`, where the parentheses mean "keep the
     // separators". Our function `split_keeping` takes the name of a group of separators instead of
     // a pattern. Look at the punctuation marks in the output: they are still attached to the words.
@@ -88,9 +90,10 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
-    // Next, we remove the empty strings and the white space from the list of pieces, which leaves a
-    // list of tokens whose length is {left}. The Python code does this with a list comprehension
-    // that contains `if item.strip()`, whereas the Rust code uses a filter.
+    // Next, we remove the empty strings and the whitespace, which carry little meaning in a story
+    // and would make the sequence longer. (In Python code, whitespace matters, so a tokenizer for
+    // code must keep it.) The number of tokens that remain is {left}. In Python, this step is a
+    // list comprehension with `if item.strip()`. Our function `without_blanks` uses a filter.
     let result = without_blanks(&result);
     book.value("left", result.len());
     book.prints(
@@ -99,10 +102,12 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
 
-    // The function `preprocess` performs both steps: it splits a text into tokens and removes the
-    // white space. It splits at white space, at the punctuation marks `,.:;?!_"'()` and at the
-    // double dash `--`. Sections 2.2 to 2.4 use this function. Type a different sentence into the
-    // field. Which characters stay together as one token?
+    book.listing("crates/tokenizer/src/split.rs", "pub fn preprocess(");
+    // The function `preprocess` performs both steps. It calls `split_text`, which splits a text,
+    // and `strip_without_blanks`, which removes the whitespace. The separators are whitespace, the
+    // punctuation marks `,.:;?!_"'()` and the double dash `--`. Sections 2.2 to 2.4 use this
+    // function. Type a different sentence into the field. Which characters stay together as one
+    // token?
     let text = book.input(
         "text",
         "Hello, world. Is this-- a test?".to_owned(),
@@ -127,7 +132,7 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
 
 fn vocabulary(book: &mut Notebook) -> Result<()> {
     // Next, `preprocess` splits the whole text into tokens. Look at the first 30 tokens in the
-    // output. Which of the splitting rules would you change?
+    // output.
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let first = &preprocessed[..30.min(preprocessed.len())];
@@ -148,7 +153,7 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     );
 
     // The text has {tokens:,} tokens. On average, a token stands for {per_token:.1} characters of
-    // the text, including the white space that was removed. If each character were a token, the
+    // the text, including the whitespace that was removed. If each character were a token, the
     // sequence would be {per_token:.1} times as long.
     book.aside(|book| {
         let characters = raw_text.chars().count() as f64;
@@ -186,11 +191,17 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     book.yours("Tokens that occur once", &once);
 
     // Here are the first entries of the vocabulary. The position of a token in this list is its id,
-    // so the first token in the output has the id 0, and the last one has the id {last_id}. The
-    // tokens are sorted by the codes of their characters. In ASCII, most punctuation marks have
-    // smaller codes than the letters, and capital letters have smaller codes than lowercase
-    // letters.
-    book.value("last_id", vocab.len().clamp(1, 51) - 1);
+    // so `{first_token}` has the id 0, and the last token in the output, `{last_token}`, has the id
+    // {last_id}. The tokens are sorted by the codes of their characters. In ASCII, most punctuation
+    // marks have smaller codes than the letters, and capital letters have smaller codes than
+    // lowercase letters.
+    book.aside(|book| {
+        let last_id = vocab.len().clamp(1, 51) - 1;
+        book.value("last_id", last_id);
+        for (name, id) in [("first_token", 0), ("last_token", last_id)] {
+            book.value(name, vocab.tokens().get(id).map_or("", |token| token));
+        }
+    });
     book.prints(
         "In [12]",
         &vocab.tokens()[..51.min(vocab.len())],
@@ -291,7 +302,7 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "What information about a text is lost in `decode(encode(text))`?",
-        "The white space. The vocabulary has no tokens for spaces and line breaks, so the ids don't show where they were, and `decode` has to guess.",
+        "The whitespace. The vocabulary has no tokens for spaces and line breaks, so the ids don't show where they were, and `decode` has to guess.",
     );
     Ok(())
 }
@@ -387,20 +398,22 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     );
 
     // Decoding can't restore the unknown words, because each of them was replaced with `<|unk|>`.
-    // In this text, the number of unknown words is {unknown:w}: {which}.
+    // {unknown_words}
     let decoded = tokenizer.decode(&ids)?;
     book.aside(|book| {
         let vocab = tokenizer.vocabulary();
         let mut unknown = preprocess(&text);
         unknown.retain(|token| vocab.id(token).is_none());
-        book.value("unknown", unknown.len());
-        book.value(
-            "which",
-            match &unknown[..] {
-                [] => "all words are known".to_owned(),
-                words => format!("\"{}\"", words.join("\", \"")),
-            },
-        );
+        let unknown_words = match &unknown[..] {
+            [] => "In this text, all words are known.".to_owned(),
+            [word] => format!("This text has one unknown word, \"{word}\"."),
+            [words @ .., last] => {
+                let count = unknown.len();
+                let words = words.join("\", \"");
+                format!("This text has {count} unknown words: \"{words}\" and \"{last}\".")
+            }
+        };
+        book.value("unknown_words", unknown_words);
         let marked = ids.iter().filter(|&&id| Some(id) == vocab.id(UNK)).count();
         book.holds("each of them is marked", marked == unknown.len());
     });
@@ -473,13 +486,11 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     book.yours("Pair counts", &lines.join("\n"));
 
     // The output shows the pieces of the tiny text before the first merge and after each merge. The
-    // loop ends after four merges, or earlier if no pair occurs twice. {first_merge} If several
-    // pairs are equally frequent, the pair with the smallest ids is merged first. In GPT-2's
-    // vocabulary, the id of the space is larger than the ids of all English letters.
+    // loop performs at most four merges. {first_merge} If several pairs are equally frequent, the
+    // pair with the smallest ids is merged first.
     //
     // After each merge, the pairs are counted again, because the new piece forms new pairs with its
-    // neighbors. The number of pieces is {pieces_before} in the first line of the output and
-    // {pieces_after} in the last line.
+    // neighbors. {fewer_pieces}
     let mut lines = Vec::new();
     for merges in 0..=4 {
         let config = BpeConfig {
@@ -503,8 +514,13 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
                 None => "In this text, no pair occurs twice, so nothing is merged.".to_owned(),
             };
             book.value("first_merge", first_merge);
-            book.value("pieces_before", tiny_text.len());
-            book.value("pieces_after", pieces.len());
+            let (before, after) = (tiny_text.len(), pieces.len());
+            let fewer_pieces = match merges {
+                0 => String::new(),
+                1 => format!("One merge reduces {before} pieces to {after}."),
+                _ => format!("Together, {merges} merges reduce {before} pieces to {after}."),
+            };
+            book.value("fewer_pieces", fewer_pieces);
         });
     }
     book.yours("Merges", &lines.join("\n"));
@@ -543,7 +559,7 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     // GPT-2's vocabulary was built from a large text by byte pair encoding. It consists of 256
     // tokens for the single bytes, one token for each of 50,000 merges, and `<|endoftext|>`, which
     // makes 50,257 tokens. A frequent word is a single token, and a rare word consists of several
-    // tokens. Because every byte is a token, any text can be encoded.
+    // tokens.
     //
     // Which words become single tokens, and which words are split into several tokens?
     // {split_words} {lone_space}
@@ -551,8 +567,7 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     // The special token `<|endoftext|>` has the id 50256. In this cell, the second argument of
     // `encode_allowing` permits this token. If a text contains a special token that isn't
     // permitted, `encode_allowing` returns an error, so users can't insert special tokens by typing
-    // them. (In contrast, `encode` always converts `<|endoftext|>` into 50256, and
-    // `encode_ordinary` splits it into several tokens like ordinary text.)
+    // them.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input(
         "text",
@@ -573,12 +588,15 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
         };
         let words = text.split(ENDOFTEXT).flat_map(gpt2_pieces).filter(is_word);
         let split = words.map(|word| tokenizer.encode_ordinary(word));
-        let split = split.filter(|ids| ids.len() > 1).take(3).map(in_pieces);
+        let split = split.filter(|ids| ids.len() > 1).map(in_pieces);
         let split_words = match &split.collect::<Vec<_>>()[..] {
             [] => String::new(),
+            [one] => format!("In this text, one group of letters becomes several tokens: {one}."),
             words => format!(
-                "Here are the first words of this text that become several tokens: {}.",
-                words.join(", ")
+                "In this text, {} groups of letters become several tokens{}: {}.",
+                words.len(),
+                if words.len() > 3 { ", such as these" } else { "" },
+                words[..words.len().min(3)].join(", ")
             ),
         };
         book.value("split_words", split_words);
@@ -643,9 +661,9 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
         let line_breaks = pieces.filter(|piece| piece.contains(&b'\n')).count();
         let reason = match 2 * line_breaks > total.saturating_sub(words) {
             true => format!("mainly because line breaks are tokens, too ({line_breaks} of them)"),
-            false => "because GPT-2's tokenizer splits rare words and also represents line breaks by tokens".to_owned(),
+            false => "because it splits rare words and also represents line breaks by tokens".to_owned(),
         };
-        let more = format!("Although GPT-2's vocabulary is far larger than the vocabulary of section 2.3, this is more than the number of tokens in section 2.2, {reason}.");
+        let more = format!("GPT-2's vocabulary is far larger than that of section 2.3. Nevertheless, GPT-2's tokenizer splits the text into more tokens than `preprocess`, {reason}.");
         book.value("total_tokens", total);
         book.value("than_words", if total > words { &more } else { "" });
         book.value("per_gpt2_token", raw_text.chars().count() as f64 / total as f64);
@@ -655,12 +673,14 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 
     book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
     // A training example is a pair of *windows*, each of which contains context_size tokens. In
-    // this cell, context_size is {context_size}. The input x is a window of the text, and the
-    // target y is the window that begins one token later. The id at each position in y is therefore
-    // the right answer for the same position in x. Compare the two lines of output. (The book's
-    // Python code slices the list of ids twice. In this notebook, `GptDataset` creates both
-    // windows.)
+    // this cell, context_size is {context_size}. As in the book, the first window begins after
+    // {skipped} tokens, but any other position would do as well. The input x is a window of the
+    // text, and the target y is the window that begins one token later. The id at each position in
+    // y is therefore the right answer for the same position in x. Compare the two lines of output.
+    // (The book's Python code slices the list of ids twice. In this notebook, `GptDataset` creates
+    // both windows.)
     let first = 50.min(enc_text.len());
+    book.value("skipped", first);
     let enc_sample = Corpus::from_ids(&enc_text.read(first..)?[..]);
     let context_size = book.input("context_size", 4, 1..=64);
     let config = WindowConfig {
@@ -694,6 +714,7 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 
     // This cell shows the same prediction tasks with text instead of ids. The model must learn to
     // predict the token to the right of each arrow from the text to the left of the arrow.
+    // {split_names}
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (tokenizer.decode(&x[..i])?, tokenizer.decode(&y[i - 1..i])?);
@@ -707,6 +728,25 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
  and established himself ---->  in
  and established himself in ---->  a",
     );
+    book.aside(|book| {
+        let shown = tokenizer.decode_lossy(&[x, &y[context_size - 1..]].concat());
+        let shown = shown.unwrap_or_default();
+        let is_split = |word: &&str| {
+            let letters = word.trim();
+            let is_word = !letters.is_empty() && letters.chars().all(char::is_alphabetic);
+            is_word && tokenizer.encode_ordinary(word).len() > 1
+        };
+        let names: Vec<String> = gpt2_pieces(&shown)
+            .into_iter()
+            .filter(is_split)
+            .map(|word| format!("\"{word}\""))
+            .collect();
+        let split_names = match &names[..] {
+            [] => String::new(),
+            names => format!("GPT-2's vocabulary has no single token for {}, so some tasks ask only for the next part of a word.", names.join(" or ")),
+        };
+        book.value("split_names", split_names);
+    });
     book.draws("Windows and their targets", || {
         let shown = first + context_size + 6;
         let pieces: Vec<String> = (enc_text
@@ -741,6 +781,10 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
     // contains batch_size windows, and each window contains max_length tokens. In this cell,
     // batch_size is {batch_size}, and max_length is {max_length}. (Where Python uses keyword
     // arguments, the Rust code sets the fields of a struct.)
+    //
+    // The first output contains the inputs of the first batch, and the second output contains its
+    // targets. In each row, the targets are the inputs, moved by one token. (Our code prints arrays
+    // and shapes as PyTorch does, so that you can compare them with the book.)
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 1, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -766,8 +810,16 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
 
     // The *stride* is the number of tokens from the start of one window to the start of the next,
     // which is {stride} in this example. If the stride is smaller than max_length, the windows
-    // overlap. Compare the second batch with the first. (The code contains two question marks
-    // because two things can fail: there may be no second batch, or reading it may fail.)
+    // overlap. Compare the second batch with the first. {moved} (The code contains two question
+    // marks because two things can fail: there may be no second batch, or reading it may fail.)
+    book.aside(|book| {
+        let is_single = config.batch_size == 1 && !config.shuffle;
+        let moved = match config.stride {
+            1 => "Its window is the first window, moved by one token.".to_owned(),
+            stride => format!("Its window is the first window, moved by {stride} tokens."),
+        };
+        book.value("moved", if is_single { &moved } else { "" });
+    });
     let second_batch = data_iter.next().context(
         "the text is long enough for only one batch; use a smaller batch_size or stride",
     )??;
@@ -830,21 +882,34 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         [ 5975,   284,   502,   284],
         [ 3285,   326,    11,   287]])",
     );
-    // How many windows and batches does the text provide? Each window needs its inputs and one more
-    // token as its last target. The {total_tokens:,} tokens are therefore enough for {windows:,}
-    // windows, which is ({total_tokens:,} - {max_length}) / {stride}, rounded up. The number of
-    // windows that `drop_last` leaves out, because they don't fill a batch, is {left_out}.
+    // How many windows and batches does the text provide? Each window needs {max_length} inputs and
+    // one more token as its last target, so it can start at any of the first {starts:,} tokens.
+    // Windows start at every position that is a multiple of the stride, which makes {starts:,} /
+    // {stride} = {windows:,} windows{rounded}. {left_out}
     //
     // For training, we set `shuffle` to true, so that each batch contains windows from different
     // parts of the text. Neighboring passages are similar. Without shuffling, all windows of a
-    // batch would therefore push the model's weights in similar directions.
+    // batch would therefore teach the model nearly the same thing.
     let windows_and_batches = [dataloader.dataset().len(), dataloader.len()];
     book.aside(|book| {
         let [windows, batches] = windows_and_batches;
-        let rounded_up = (enc_text.len() - config.max_length).div_ceil(config.stride);
+        let starts = enc_text.len() - config.max_length;
+        book.value("starts", starts);
         book.value("windows", windows);
-        book.holds("the number of windows", windows == rounded_up);
-        book.value("left_out", windows - batches * config.batch_size);
+        book.holds(
+            "the number of windows",
+            windows == starts.div_ceil(config.stride),
+        );
+        let is_exact = starts.is_multiple_of(config.stride);
+        book.value("rounded", if is_exact { "" } else { ", rounded up" });
+        let left_out = match windows - batches * config.batch_size {
+            0 => "They fill all batches, so `drop_last` leaves none of them out.".to_owned(),
+            1 => "The last window doesn't fill a batch, so `drop_last` leaves it out.".to_owned(),
+            number => format!(
+                "The last {number} windows don't fill a batch, so `drop_last` leaves them out."
+            ),
+        };
+        book.value("left_out", left_out);
     });
     book.yours("Windows and batches", &windows_and_batches);
     book.asks(
@@ -884,23 +949,22 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096]], requires_grad=True)",
     );
 
-    // Looking up the id three means reading the row with this index. The first row has the index
-    // zero, so compare the result with the fourth row of the table above. The lookup only copies
-    // the row and doesn't compute anything.
+    // Looking up an id means reading the row with this number. Rows are numbered from 0, so compare
+    // the result with the fourth row of the table above. The lookup only copies the row and
+    // computes nothing.
     book.prints(
         "In [45]",
         &embedding_layer.forward(&array![3]),
         "tensor([[-0.4015,  0.9666, -1.1481]], grad_fn=<EmbeddingBackward0>)",
     );
 
-    // How can training change the rows of a table? To answer this, we use the fact that a lookup is
-    // equivalent to a matrix product. In this cell, the left matrix is a *one-hot* row, which has a
-    // 1 at the index three and zeros elsewhere. In the product, every row of the table except the
-    // fourth is multiplied by zero, so only the fourth row remains.
+    // How can training change the rows of a table? Training adjusts the numbers in matrix products
+    // (chapter 5), and a lookup is equivalent to a matrix product. In this cell, the left matrix is
+    // a *one-hot* row, which has a 1 in the fourth place and zeros elsewhere. Every row of the
+    // table except the fourth is multiplied by 0, so only the fourth row remains.
     //
-    // The table can therefore be regarded as the weight matrix of a linear layer, and training
-    // adjusts it in the same way as all other weights. In practice, a model looks up the rows
-    // instead of computing the product, because a lookup avoids the multiplications by zero.
+    // Training can therefore adjust the table like any other matrix. In practice, a model looks up
+    // the rows, because a lookup avoids the multiplications by 0.
     let mut one_hot = Array2::zeros((1, vocab_size));
     one_hot[[0, 3]] = 1.0;
     let product = matmul(&one_hot, &embedding_layer.weight);
@@ -910,9 +974,9 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
     );
     book.yours("A lookup as a product", &product);
 
-    // Looking up four ids returns four rows of the embedding table, in the order of the ids: two,
-    // three, five, one. Find these rows in the table above. The lookup turns an array of shape (4)
-    // into an array of shape (4, {output_dim}).
+    // Looking up four ids returns four rows of the embedding table, in the order of the ids in
+    // `input_ids`. Find these rows in the table above. The lookup turns an array of shape (4) into
+    // an array of shape (4, {output_dim}).
     book.prints(
         "In [46]",
         &embedding_layer.forward(&input_ids),
@@ -922,12 +986,12 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [ 0.9178,  1.5810,  1.3010]], grad_fn=<EmbeddingBackward0>)",
     );
     book.asks(
-        "If a training step uses only these four ids, which rows of the table have a gradient other than zero?",
-        "Only the rows with the indices two, three, five and one can have such a gradient. The rows with the indices zero and four aren't looked up, so the model's error doesn't depend on them. The embedding of a rare token is therefore adjusted rarely.",
+        "A training step uses only these four ids. On which rows of the table can the model's error depend in this step?",
+        "Only on the four rows that are looked up. The rows of the ids 0 and 4 aren't used, so this step teaches the model nothing about these ids. The embedding of a rare token is therefore adjusted rarely.",
     );
     book.asks(
         "If the same token occurs twice in a sentence, do both occurrences have the same embedding?",
-        "Yes. Both occurrences have the same id, and an id always selects the same row of the table, regardless of the token's position. That is why section 2.8 adds a vector for the position. (The same word isn't always the same token. For example, \"Tea\" and \" tea\" have different ids in GPT-2's tokenizer.)",
+        "Yes. Both occurrences have the same id, and an id always selects the same row of the table, regardless of the token's position. (The same word isn't always the same token. For example, \"Tea\" and \" tea\" have different ids in GPT-2's tokenizer.)",
     );
     Ok(())
 }
@@ -966,7 +1030,7 @@ fn positions(book: &mut Notebook) -> Result<()> {
 
     // A second embedding table has one row for each of the four positions in a window, which are
     // numbered from 0 to 3. Training changes this table, too. Compare the shape of the position
-    // vectors with the shape of the token vectors above. Which dimension is missing?
+    // vectors with the shape of the token vectors above.
     let context_length = max_length;
     let pos_embedding_layer = Embedding::new(context_length, output_dim, &mut rng);
     let positions: Array1<u32> = (0..max_length as u32).collect();

@@ -19,8 +19,8 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Attention lets each word of a text collect information from the other words. This chapter builds attention in four steps: without trainable weights, with trainable weights, with a mask that hides the future, and with several heads side by side.",
-        "chapter 2, and matrix products.",
+        "Earlier translation models compressed a whole sentence into a single vector and lost details of long sentences. Attention removes this bottleneck, because it lets each word of a text collect information from the other words directly. This chapter builds attention in four steps: without trainable weights, with trainable weights, with a mask that hides the future, and with several heads side by side.",
+        "chapter 2, matrix products, and mean and variance.",
         60,
     );
     book.section(
@@ -29,14 +29,15 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     // The meaning of a word depends on its neighbors: near "river", the word "bank" means something
     // different than near "money". For each word, a model therefore needs a vector that also
-    // contains information from the other words. Such a vector is called a *context vector*. The
-    // goal of this section is to compute the context vector of the second word, "journey".
+    // contains information from the other words. Such a vector is called a *context vector*. Our
+    // example text is "{example}". The goal of this section is to compute the context vector of its
+    // second word, "journey".
     //
-    // Each word is already represented by a vector, its embedding (section 2.7). The numbers in a
-    // vector are called *features*. In this example, the vector of a word has {d_in:w} features,
-    // whereas it has 768 in the smallest GPT-2 model. The context vector will be a mixture of all
-    // words' vectors. In *self-attention*, the words whose vectors are mixed belong to the same
-    // text as the word that receives the mixture.
+    // In this chapter, each word is one token, which is already represented by a vector, its
+    // embedding (section 2.7). The numbers in a vector are called *features*. In this example, the
+    // vector of a word has {d_in:w} features, whereas it has 768 in the smallest GPT-2 model. The
+    // context vector will be a mixture of all words' vectors. In *self-attention*, the words whose
+    // vectors are mixed belong to the same text as the word that receives the mixture.
     //
     // We compute the context vector in three steps: first, we compute a score for each word, then
     // we turn the scores into weights that sum to 1, and finally, we mix the vectors. This first
@@ -46,8 +47,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // How much information should the second word take from each of the {words:w} words? We call
     // the second word the *query*, because it asks this question. The *score* of a word is the dot
     // product of the word's vector and the query's vector. It is large if both vectors have large
-    // numbers at the same positions. {two_best} In the matrix `inputs`,
-    // compare the row of each word that has a large score with the query's row.
+    // numbers at the same positions. {two_best} In the matrix `inputs`, compare the row of each
+    // word that has a large score with the query's row. (Our code prints arrays and shapes as
+    // PyTorch does, so that you can compare them with the book.)
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -59,6 +61,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     let inputs = book.input("inputs", six_words, 4..=120); // (num_tokens, d_in)
     book.value("words", inputs.nrows());
     book.value("d_in", inputs.ncols());
+    book.aside(|book| {
+        let example = SIX_WORDS[..inputs.nrows().min(6)].join(" ");
+        let more = if inputs.nrows() > 6 { " ..." } else { "" };
+        book.value("example", example + more);
+    });
 
     let query = inputs.row(1); // the second input token is the query
     let attn_scores_2: Array1<f32> = inputs.outer_iter().map(|x_i| x_i.dot(&query)).collect();
@@ -106,7 +113,12 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // *Softmax* computes the exponential of each score, e^score, and divides it by the sum of all
     // exponentials. By this formula, every weight is positive, because an exponential is positive
     // whatever the score is. The weights also sum to 1, and a larger score still results in a
-    // larger weight. The code in this cell follows the formula directly. {too_large}
+    // larger weight. (A sum that is printed as `1.` is exactly 1, and `1.0000` is 1 up to a
+    // rounding error.) The function `softmax_naive` computes exactly this formula. {too_large}
+    book.listing(
+        "tests/notebooks/formulas.rs",
+        "pub(crate) fn softmax_naive(",
+    );
     let attn_weights_2_naive = softmax_naive(&attn_scores_2, Axis(0));
     book.prints(
         "In [6]",
@@ -120,6 +132,13 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
             false => "",
         };
         book.value("too_large", too_large);
+        let apart = (&softmax(&attn_scores_2, Axis(0)) - &attn_weights_2_naive).abs().sum();
+        says(
+            book,
+            "same_weights",
+            apart < 1e-5,
+            "In this example, In [7] gives the same weights as In [6].",
+        );
     });
 
     // What is wrong with computing softmax directly by its formula? The largest 32-bit
@@ -141,9 +160,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.yours("Large scores", &stack![Axis(0), plain, safe]);
 
-    // The function `softmax`, which we use from now on, subtracts the largest score first, so large
-    // scores don't cause an overflow. If neither an exponential nor the sum of the exponentials
-    // overflows in In [6], both cells give the same weights up to rounding errors.
+    // From now on, we use `softmax`, which subtracts the largest score first. The exponentials then
+    // can't overflow. Very negative scores are safe, too. If all exponentials are so small that
+    // they are rounded to 0, `softmax_naive` divides 0 by 0, whereas the largest exponential in
+    // `softmax` is always e^0 = 1. {same_weights}
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn softmax(");
     let attn_weights_2 = softmax(&attn_scores_2, Axis(0));
     book.prints(
@@ -224,7 +244,8 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
 
     // A single matrix product replaces both loops, because it computes the dot product of each row
     // of the first matrix and each column of the second. To get all scores, we multiply `inputs` by
-    // its *transpose* `inputs.T`, whose columns are the rows of `inputs`.
+    // its *transpose*, whose columns are the rows of `inputs`. (In Python, this product is `inputs
+    // @ inputs.T`. The sign @ means a matrix product in our diagrams, too.)
     let attn_scores = attention_scores(&inputs); // inputs @ inputs.T
     book.prints(
         "In [10]",
@@ -246,6 +267,10 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
     book.asks(
         "The matrix of scores is symmetric: the second word's score with the first word equals the first word's score with the second. Will the matrix of weights be symmetric, too?",
         "Usually not, because softmax divides each row by that row's own sum. {asymmetric}",
+    );
+    book.listing(
+        "crates/attention/src/simple.rs",
+        "pub fn attention_weights(",
     );
     // Applying softmax to each row of the scores gives the *attention weights*. The weights in row
     // i say how much word i takes from each of the {words:w} words. The second row matches the
@@ -273,7 +298,7 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
     });
     book.asks(
         "Find the largest weight in each row. Does each word take the most from itself?",
-        "{largest_columns} In {own_largest:w} of the {words:w} rows, no weight is larger than that of the word itself. A dot product is large if two vectors point in a similar direction, but also if they are long. {longest} All weights lie between {least_weight:.4} and {most_weight:.4}. If they were equal, each would be {equal_weight:.4}.",
+        "{largest_columns} A dot product is large if two vectors point in a similar direction, but also if they are long. {longest} All weights lie between {least_weight:.4} and {most_weight:.4}. If they were equal, each would be {equal_weight:.4}.",
     );
     book.aside(|book| {
         let rows = attn_weights.rows();
@@ -281,14 +306,20 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
             .into_iter()
             .map(|row| words_with(&row, row[two_largest(&row)[0]]))
             .collect();
-        let own = (0..words).filter(|row| largest[*row].contains(row)).count();
+        let own: Vec<usize> = (0..words).filter(|row| largest[*row].contains(row)).collect();
         let columns = largest.iter().map(|columns| (columns[0] + 1).to_string());
-        let largest_columns = match largest.iter().all(|columns| columns.len() == 1) {
-            true => format!("The largest weights of the rows are in the columns {}.", listed(columns)),
-            false => "In at least one row, several weights are equal to the largest weight.".to_owned(),
+        let is_unique = largest.iter().all(|columns| columns.len() == 1);
+        let which = match &own[..] {
+            _ if own.len() == words => "Yes.".to_owned(),
+            [] => "No. Each word takes more from another word.".to_owned(),
+            [word] => format!("No. Only \"{}\" takes the most from itself.", name_of(*word)),
+            _ => format!("No. Only the words {} take the most from themselves.", quoted(&own)),
+        };
+        let largest_columns = match is_unique {
+            true => format!("{which} From the first row to the last, the largest weights are in the columns {}.", listed(columns)),
+            false => format!("In at least one row, several weights are equal to the largest weight. In {} of the {words} rows, no weight is larger than that of the word itself.", own.len()),
         };
         book.value("largest_columns", largest_columns);
-        book.value("own_largest", own);
         let lengths = attn_scores.diag();
         let [first, second] = two_largest(&lengths);
         let [longest, second_longest] = [lengths[first], lengths[second]];
@@ -297,7 +328,7 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
             book,
             "longest",
             are_the_longest,
-            &format!("The words \"{}\" and \"{}\" have the longest vectors, because the dot products of these vectors with themselves are the largest on the diagonal of In [10], {longest:.4} and {second_longest:.4}.", name_of(first), name_of(second)),
+            &format!("The diagonal of In [10] contains the dot product of each vector with itself. Its largest values, {longest:.4} and {second_longest:.4}, belong to \"{}\" and \"{}\", so these words have the longest vectors.", name_of(first), name_of(second)),
         );
         let [least, most] = range(&attn_weights);
         book.value("least_weight", least);
@@ -371,11 +402,16 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     // First, we compute the query vector of the second word. Multiplying a vector of d_in features
     // by a matrix of shape (d_in, d_out) produces a vector of d_out features. In GPT models, d_in
-    // and d_out are usually equal. In this example, d_out is {d_out}. The matrices are initialized
-    // with random numbers, which the seed determines.
+    // and d_out are usually equal. In this example, d_in is {d_in} and d_out is
+    // {d_out}{why_unequal}. The matrices are initialized with random numbers, which the seed
+    // determines.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
+    book.aside(|book| {
+        let why_unequal = ", so that each shape shows which of the two it contains";
+        book.value("why_unequal", if d_in == d_out { "" } else { why_unequal });
+    });
 
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -386,7 +422,8 @@ tensor([[0.4421, 0.5931, 0.5790],
     book.prints("In [17]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
     // The second word will compare its query with the keys of all words and then mix the values of
-    // all words. We therefore compute the keys and the values of all {words:w} words.
+    // all words. We therefore compute the keys and the values of all {words:w} words. Both results
+    // have one row for each word, with d_out = {d_out} features instead of d_in = {d_in}.
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
@@ -398,8 +435,8 @@ tensor([[0.4421, 0.5931, 0.5790],
     let keys_2 = keys.slice(s![1..2, ..]);
     book.yours("The second word's key", &keys_2.row(0));
     // The score of the second word with itself is the dot product of its query and its key:
-    // {score_22_sum}. The cell multiplies the unrounded numbers, so the last digit can differ from
-    // a calculation with the rounded numbers.
+    // {score_22_sum}. The cell multiplies the unrounded numbers, so your own calculation with these
+    // rounded numbers can differ in the last digit.
     book.value("score_22_sum", sum_of(query_2.row(0), keys.row(1)));
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [19]", &attn_score_22[[0, 0]], "tensor(1.8524)");
@@ -421,33 +458,34 @@ tensor([[0.4421, 0.5931, 0.5790],
         let scores = attn_scores_2.row(0);
         let fits = |how: &str, which: &str, score: f32| match &words_with(&scores, score)[..] {
             [word] => format!(
-                "The word \"{}\" fits {how}, because its score is the {which}, {score:.4}.",
+                "The word \"{}\" is the {how} match, because it has the {which} score, {score:.4}.",
                 name_of(*word)
             ),
             tied => format!(
-                "The words {} fit {how}, because their score is the {which}, {score:.4}.",
+                "The words {} are the {how} matches, because they have the {which} score, {score:.4}.",
                 quoted(tied)
             ),
         };
         let [smallest, largest] = range(&scores);
         let fits = match words_with(&scores, largest).len() == words {
             true => "All words fit equally well, because their scores are equal.".to_owned(),
-            false => fits("best", "largest", largest) + " " + &fits("least", "smallest", smallest),
+            false => fits("best", "highest", largest) + " " + &fits("worst", "lowest", smallest),
         };
         book.value("fits", fits);
     });
     // Before softmax, each score is divided by √d_k, where d_k is the number of features in a key.
     // Why the square root? A dot product adds d_k products. If these products are independent and
     // each has mean 0 and variance 1, their sum has variance d_k, so its typical size is √d_k.
-    // Dividing the score by √d_k brings its typical size back to 1.
+    // Dividing the score by √d_k brings its typical size back to 1. Attention with this division is
+    // called *scaled dot-product attention*.
     //
     // The table shows the effect of dividing by √d_k for random queries and keys whose features
-    // have variance 1. Its last two columns show why the size of the scores matters: they contain
-    // the largest of ten weights, averaged over many queries, without and with the division. With
-    // 256 features and no division, softmax gives nearly all the weight to one word. A small change
-    // in a score then hardly changes the weights, so training can't find out in which direction it
-    // should change the score. (In the terms of section 5.2, the gradient of the score is nearly
-    // 0.)
+    // have variance 1. The typical score is the square root of the mean square of all scores. The
+    // last two columns show why the size of the scores matters: they contain the largest of ten
+    // weights, averaged over many queries, without and with the division. With 256 features and no
+    // division, softmax gives nearly all the weight to one word. A small change in a score then
+    // hardly changes the weights, so training can't find out in which direction it should change
+    // the score. (In the terms of section 5.2, the gradient of the score is nearly 0.)
     let mut lines =
         vec![" d_k   typical score   divided   largest weight   after division".to_owned()];
     for d_k in [4, 16, 64, 256] {
@@ -566,8 +604,8 @@ tensor([[0.2996, 0.8053],
     // a vector of trainable numbers that is added to the product. In this cell, the linear layers
     // have no bias.
     //
-    // The initial weights of a linear layer are better suited to training. In the cell In [23], all
-    // initial weights are between 0 and 1, so each sum of products grows with the number of
+    // The initial weights of a linear layer are better suited to training. In the previous cell,
+    // all initial weights are between 0 and 1, so each sum of products grows with the number of
     // features. A linear layer draws its initial weights from the range between -1/√d_in and
     // 1/√d_in, which are -{bound:.3} and {bound:.3} in this example, so positive and negative
     // products partly cancel out. If the inputs have mean 0, the variance of the outputs is about a
@@ -599,7 +637,7 @@ tensor([[-0.0739,  0.0713],
 
     book.asks(
         "Compare the rows of this result. How much do they differ?",
-        "Within each column, the unrounded numbers differ by at most {row_spread:.4}. {nearly_even} The matrices are random, so this attention hasn't learned yet which words it should prefer.",
+        "Within each column, the numbers differ by at most {row_spread:.4} before they are rounded for printing. {nearly_even}",
     );
     book.asks(
         "Both classes use the same formula. Why are their results different?",
@@ -622,14 +660,16 @@ x ({words}, {d_in}) --W_query--> queries ({words}, {d_out})
          --W_key----> keys    ({words}, {d_out})     scores = queries @ keys^T ({words}, {words})
          --W_value--> values  ({words}, {d_out})
 
-scores ({words}, {words}), masked scores, and attention weights, whose rows sum to 1:
+scores ({words}, {words}), masked scores, and attention weights, which softmax
+computes from the masked scores / √d_k:
 {masking}
 
 context vectors = weights ({words}, {words}) @ values ({words}, {d_out}) = ({words}, {d_out})
 ",
     );
     book.value("masking", masking(words));
-    // The cell prints the attention weights without a mask. {from_all}
+    // This cell prints the attention weights of `sa_v2` (In [24]) without a mask. Look above the
+    // diagonal. {from_all}
     let queries = sa_v2.w_query.forward(&inputs);
     let keys = sa_v2.w_key.forward(&inputs);
     let attn_scores = matmul(&queries, &keys.t()); // (num_tokens, num_tokens)
@@ -652,7 +692,7 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
             book,
             "from_all",
             least > 0.0,
-            "Every word takes information from all words, including the later ones.",
+            "No weight there is 0, so each word except the last takes information from later words.",
         );
         let spread = sa_v2.forward(&inputs).map_or(0.0, |rows| {
             let spreads = rows.axis_iter(Axis(1)).map(|column| range(&column));
@@ -671,6 +711,7 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
     // 1 at the position of word i and at all earlier positions, and 0 at all later positions. In
     // the whole mask, the ones are therefore on and below the diagonal.
     let context_length = attn_scores.nrows();
+    book.listing("crates/attention/src/scores.rs", "pub fn causal_mask(");
     let mask_simple = causal_mask(context_length);
     book.prints(
         "In [26]",
@@ -765,8 +806,8 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
         "Why are the masked scores minus infinity? Wouldn't 0 hide the later words as well?",
         "No. Softmax takes the exponential of each score, and e^0 is 1, so a word with a score of 0 still gets a positive weight. The exponential of minus infinity is 0, so the weight is 0, too. Softmax then divides the remaining exponentials by their own sum, so the row still sums to 1.",
     );
-    // According to their formulas, both ways of hiding later words produce the same weights,
-    // because both divide the same exponentials by the same sums in the end. {second_way}
+    // By their formulas, both ways give the same weights, because both end up dividing the same
+    // exponentials by the same sum. {second_way}
     let attn_weights = scaled_softmax(&masked, keys.ncols());
     book.prints(
         "In [30]",
@@ -796,12 +837,12 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
             book,
             "ratio_of_weights",
             is_so,
-            &format!("The scores in the second row are {one:.4} and {other:.4}. They differ by {difference:.3}, and the division by √{d_k} makes this {exponent:.3}. The ratio of the weights is e^{exponent:.3} = {:.2}, which is {large:.4} / {small:.4}.", large / small),
+            &format!("The scores in the second row are {one:.4} and {other:.4}. They differ by {difference:.3}. After the division by √{d_k}, the difference is {exponent:.3}. The ratio of the weights is e^{exponent:.3} = {:.2}, which is {large:.4} / {small:.4}.", large / small),
         );
     });
     book.asks(
         "Can you compute the ratio of the two weights in the second row from their scores in In [29]?",
-        "Yes. Softmax turns the difference between two scores, after the division by √d_k, into the ratio of their weights, which is e^difference. {ratio_of_weights}",
+        "Yes, with the rule of section 3.3.1: the ratio is e^difference if the scores are first divided by √d_k. {ratio_of_weights}",
     );
     // Is the future really hidden from each word? If we remove the last word of the text, the
     // context vectors of all other words stay the same, bit for bit.
@@ -869,7 +910,7 @@ tensor([[2., 2., 0., 2., 2., 0.],
     book.value("expected_zeros", rounded(p * example.len() as f64));
 
     // Next, dropout with the same seed is applied to the causal attention weights. It drops
-    // {dropped} of the {visible} positive weights on and below the diagonal. {emptied}
+    // {dropped} of the {visible} positive weights{emptied}.
     let (dropped, _) =
         dropout.forward_train(attn_weights.clone(), &mut TorchRng::manual_seed(seed));
     book.aside(|book| {
@@ -892,8 +933,8 @@ tensor([[2., 2., 0., 2., 2., 0.],
         let empty: Vec<String> = (0..words).filter(empty).map(|row| (row + 1).to_string()).collect();
         let emptied = match &empty[..] {
             [] => String::new(),
-            [row] => format!("Dropout has zeroed every weight in row {row}, so this word receives no information from any word in this step."),
-            rows => format!("Dropout has zeroed every weight in rows {}, so these words receive no information from any word in this step.", rows.join(", ")),
+            [row] => format!(", including all weights in row {row}, so word {row} receives no information in this step"),
+            rows => format!(", including all weights in rows {}, so these words receive no information in this step", rows.join(", ")),
         };
         book.value("emptied", emptied);
         book.holds("the second row is empty", empty == ["2"]);
@@ -928,9 +969,10 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         "3.5.3",
         "Implementing a compact causal self-attention class",
     );
-    // The goal of this section is to combine the causal mask and dropout in one type, which
-    // corresponds to listing 3.3 of the book. This type also accepts a *batch*, which consists of
-    // several texts of the same length. The data loader of section 2.6 delivers such batches.
+    // A GPT applies causal attention in every layer (chapter 4), and training feeds it *batches*,
+    // each of which consists of several texts of the same length (section 2.6). The goal of this
+    // section is a type that combines the causal mask and dropout and accepts batches. It
+    // corresponds to listing 3.3 of the book.
     //
     // Why does training use batches? Processing several texts at once is more efficient than
     // processing them one after another. In addition, training needs the *gradient*, which
@@ -1055,7 +1097,7 @@ tensor([[[-0.4519,  0.2216],
             _ => "other heads",
         };
         let other = d_out + 1;
-        book.value("other_heads", format!("The remaining columns come from the {others}. Compare column 1 with column {other} in the first text. They contain different numbers, because each head has its own matrices."));
+        book.value("other_heads", format!("The remaining columns come from the {others}. In the output for the first text, columns 1 and {other} contain different numbers, because each head has its own matrices. In the first row, every head gives the first word the weight 1, so there, only the value matrices make a difference."));
     });
     book.aside(|book| {
         let of_ca = ca
@@ -1083,10 +1125,8 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     );
     book.shape("In [35]", &context_vecs, &[2, 6, 4]);
 
-    // In the first row of each text's output, every head gives the first word the weight 1, so the
-    // numbers of different heads differ only because of the value matrices. Do the heads look at
-    // different words? To find out, compare the weights with which the last word looks at all
-    // words. Each row of the output belongs to one head. {even_heads}
+    // Do the heads look at different words? This cell prints the last word's weights, one row for
+    // each head. {even_heads}
     let heads = mha.heads.iter().map(|head| head.attention_weights(&batch));
     let heads: Vec<_> = heads.collect::<Result<_, _>>()?;
     let of_last_word = Array2::from_shape_fn((heads.len(), words), |(head, key)| {
@@ -1097,7 +1137,7 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
             book,
             "even_heads",
             near_even(&of_last_word, words) && heads.len() > 1,
-            &format!("All of these weights are close to 1/{words} = {:.4}, so no head clearly prefers a word. The matrices are still random, because the heads haven't been trained.", 1.0 / words as f32),
+            &format!("All of these weights are close to 1/{words} = {:.4}, so no head clearly prefers a word.", 1.0 / words as f32),
         );
     });
     book.yours("Weights of the last word, one row per head", &of_last_word);
@@ -1119,19 +1159,18 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     // column of a product depends on only one column of the second matrix. If the matrices of all
     // heads stand side by side in one matrix, the queries of all heads stand side by side in the
     // product. Reshaping then splits the product among the heads: with `num_heads` = {split_heads}
-    // and d_out = {d_out_of_all}, each head gets {head_dim} of the features. Keys and values are
-    // computed in the same way. (In this section, d_out is the number of features of all heads
-    // together.)
+    // and d_out = {d_out_of_all}, each head gets {head_features}. Keys and values are computed in
+    // the same way. (In this section, d_out is the number of features of all heads together.)
     //
     // The last step of the module is an additional linear layer, `out_proj`. Without this layer,
     // each feature of a context vector would come from only one head. The linear layer combines the
     // features of all heads, so that every output feature can depend on the results of several
-    // heads.
+    // heads. Such a layer is customary, but the book notes that models can work without it.
     book.sketch(
         "Splitting the features among heads",
         "
 x                       (b, tokens, d_in)
-W_query x               (b, tokens, d_out)
+x @ W_query             (b, tokens, d_out)
   as heads              (b, tokens, heads, head_dim)     d_out = heads x head_dim
   heads first           (b, heads, tokens, head_dim)     keys and values likewise
 scores = Q @ K^T        (b, heads, tokens, tokens)       masked, softmax, dropout
@@ -1152,7 +1191,8 @@ out_proj                (b, tokens, d_out)
         "pub struct MultiHeadAttention",
     );
     book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
-    // In this example, a context vector has d_out = {d_out_of_all} features. Besides the context
+    // Both texts of the batch are equal, so both blocks of the output are equal. The number of
+    // features in a row is {d_out_of_all}, and in In [35], it is {features}. Besides the context
     // vectors, the method `forward_plain` returns the attention weights, and a later cell prints a
     // few of them.
     let num_heads = book.input("num_heads", 2, 1..=64);
@@ -1167,7 +1207,13 @@ out_proj                (b, tokens, d_out)
     let (context_vecs, weights) = mha.forward_plain(&batch, None)?;
     book.value("d_out_of_all", config.d_out);
     book.value("split_heads", num_heads);
-    book.value("head_dim", config.d_out / num_heads);
+    book.aside(|book| {
+        let head_features = match config.d_out / num_heads {
+            1 => "one feature".to_owned(),
+            features => format!("{features} features"),
+        };
+        book.value("head_features", head_features);
+    });
     book.prints(
         "In [36]",
         &context_vecs,
@@ -1189,7 +1235,7 @@ tensor([[[0.3190, 0.4858],
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
     book.asks(
         "Why does this result differ from that of In [35]?",
-        "In section 3.6.1, d_out counts the features of one head. In this section, it counts the features of all heads, so each head computes {head_dim} of them. In addition, this module applies the linear layer `out_proj` to the concatenated outputs. The numbers of parameters also differ. The module of In [35] has {parameters_of_wrapper} parameters, whereas this module has {parameters_of_matrices} in its three matrices and {parameters_of_out_proj} in `out_proj`, which makes {parameters_of_mha}.",
+        "In section 3.6.1, d_out counts the features of one head. In this section, it counts the features of all heads, so each head computes {head_features}. In addition, this module applies the linear layer `out_proj` to the concatenated outputs. The module of In [35] has {parameters_of_wrapper} parameters, whereas this one has {parameters_of_mha}: {parameters_of_matrices} in its three matrices and {parameters_of_out_proj} in `out_proj`.",
     );
     book.aside(|book| {
         let of_out_proj = mha.out_proj.num_parameters();
@@ -1215,10 +1261,9 @@ tensor([[[0.3190, 0.4858],
         "How different would you expect the weights of several heads to be after training?",
         "Usually clearly different. Each head starts from different random numbers, and training can make the heads look for different things. One head may then give a word nearly all of the weight, whereas another head gives the same word almost none. However, nothing forces the heads to differ, so some heads of a trained model can also be similar.",
     );
-    // For training and text generation, our crate `attention` uses a faster method, which divides
-    // the matrix products into blocks. Its result can differ from that of listing 3.5 by rounding
-    // errors. To measure the difference, this cell adds the absolute values of the differences
-    // between all numbers. {bit_for_bit}
+    // For training and text generation, our crate `attention` uses a faster method, whose result
+    // can differ by rounding errors. This cell adds the absolute values of all differences.
+    // {bit_for_bit}
     let differences = (mha.forward(&batch)? - &context_vecs).abs();
     book.aside(|book| {
         let bit_for_bit = match differences.sum() == 0.0 {
@@ -1281,8 +1326,8 @@ tensor([[[[1.3208, 1.1631, 1.2879],
           [0.5903, 1.0620, 0.9912]]]])",
     );
 
-    // We can check the result of In [37] by computing a separate matrix product for each head. This
-    // cell computes the product for the first head:
+    // Computing a separate matrix product for each head gives the same numbers. This cell computes
+    // the product for the first head:
     let first_head = a.slice(s![0, 0, .., ..]);
     let first_res = matmul(&first_head, &first_head.t());
     book.prints(
@@ -1305,12 +1350,10 @@ tensor([[0.4391, 0.7003, 0.5903],
         [0.7003, 1.3737, 1.0620],
         [0.5903, 1.0620, 0.9912]])",
     );
-    // Together, the matrix products of the two heads equal the result of In [37], bit for bit.
-    book.agrees(
-        "One head at a time",
-        &stack![Axis(0), first_res, second_res],
-        &product.index_axis(Axis(0), 0),
-    );
+    book.aside(|book| {
+        let both = stack![Axis(0), first_res, second_res];
+        book.holds("both heads", both == product.index_axis(Axis(0), 0));
+    });
     book.asks(
         "What would be the shape of the product if the text had five words?",
         "Each product would have five rows and five columns, so the shape would end with (5, 5) instead of (3, 3). The number of products would stay the same.",
@@ -1361,8 +1404,11 @@ fn words_with(scores: &ArrayRef1<f32>, score: f32) -> Vec<usize> {
         .collect()
 }
 
-/// Joins the quoted names of words with commas.
+/// Joins the quoted names of words with commas, or with "and" if there are two of them.
 fn quoted(words: &[usize]) -> String {
+    if let [one, other] = words {
+        return format!("\"{}\" and \"{}\"", name_of(*one), name_of(*other));
+    }
     listed(words.iter().map(|&word| format!("\"{}\"", name_of(word))))
 }
 
@@ -1426,15 +1472,26 @@ fn rounded(number: f64) -> f64 {
 }
 
 /// Formats a dot product with its terms and its result, such as `0.43 · 0.55 + 0.15 · 0.87 =
-/// 0.3670`. If the vectors have more than six elements, only the first six products are shown,
-/// followed by an ellipsis.
+/// 0.3670`. If the numbers as shown give a different result, because they are rounded, the equals
+/// sign is replaced with `≈`. If the vectors have more than six elements, only the first six
+/// products are shown, followed by an ellipsis.
 fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
-    let products = one.iter().zip(other).take(6);
-    let products = products.map(|(&a, &b)| [a, b].map(|it| rounded(f64::from(it))));
-    let products = products.map(|[a, b]| format!("{a} · {b}"));
+    let factors = one.iter().zip(other);
+    let factors = factors.map(|(&a, &b)| [a, b].map(|it| rounded(f64::from(it))));
+    let factors: Vec<[f64; 2]> = factors.collect();
+    let shown = |number: f64| match (number * 100.0).round() / 100.0 == number {
+        true => number.to_string(),
+        false => format!("{number:.4}"),
+    };
+    let products = factors.iter().take(6);
+    let products = products.map(|factors| factors.map(shown).join(" · "));
     let sum = products.collect::<Vec<_>>().join(" + ");
     let more = if one.len() > 6 { " + …" } else { "" };
-    format!("{sum}{more} = {:.4}", one.dot(&other))
+    let result = one.dot(&other);
+    let exact: f64 = factors.iter().map(|[a, b]| a * b).sum();
+    let is_exact = (exact - rounded(f64::from(result))).abs() < 1e-9;
+    let sign = if is_exact { "=" } else { "≈" };
+    format!("{sum}{more} {sign} {result:.4}")
 }
 
 /// Returns the attention scores of 1,000 random queries in an array of shape (1000, 10). Each row

@@ -9,6 +9,13 @@ use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, con
 use tensor_ops::{Linear, gelu};
 use torch_rng::TorchRng;
 
+/// Returns the softmax of attention scores, computed directly by its formula: the exponential of
+/// each score, divided by the sum of all exponentials. The sum can overflow or be rounded to 0.
+pub(crate) fn softmax_naive(scores: &ArrayRef1<f32>) -> Array1<f32> {
+    let exponentials = scores.exp();
+    &exponentials / exponentials.sum()
+}
+
 /// Returns the softmax of attention scores or logits, which turns them into weights whose sum is 1:
 /// the weight of each score is `e^score` divided by the sum of `e^score` over all scores.
 pub(crate) fn softmax(scores: &ArrayRef1<f32>) -> Array1<f32> {
@@ -195,6 +202,9 @@ mod tests {
         for (scores, weights) in scores.rows().into_iter().zip(weights.rows()) {
             let one_row = |row: Array1<f32>| row.insert_axis(Axis(0));
             close(&one_row(softmax(&scores)), &one_row(weights.to_owned()));
+            let small = &scores * 0.1;
+            let by_crate = tensor_ops::softmax_naive(&small, Axis(0));
+            close(&one_row(softmax_naive(&small)), &one_row(by_crate));
         }
         let by_crate = attention::scaled_softmax(&scores, 5);
         close(&scaled_softmax(&scores, 5), &by_crate);
