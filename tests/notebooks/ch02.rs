@@ -32,6 +32,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.part(special_tokens);
     book.part(byte_pairs);
     book.part(sliding_window);
+    book.part(batches_for_training);
     book.part(token_embeddings);
     book.part(positions);
     Ok(())
@@ -70,7 +71,8 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     // The first attempt splits a short text at whitespace and keeps the whitespace as separate
     // pieces. In Python, this is `re.split(r'(\s)', text)`, where the parentheses mean "keep the
     // separators". Our function `split_keeping` takes the name of a group of separators instead of
-    // a pattern. Look at the punctuation marks in the output: they are still attached to the words.
+    // a pattern. Look at the punctuation marks in the output. A mark that directly follows a word
+    // is still attached to it.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
@@ -85,8 +87,8 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     // word with a punctuation mark.
     //
     // The second attempt therefore also splits the text at commas and periods. However, the result
-    // still contains the spaces, and it contains an empty string wherever two separators are
-    // adjacent or the text begins or ends with a separator.
+    // still contains the spaces of the text, and it contains an empty string wherever two
+    // separators are adjacent or the text begins or ends with a separator.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
@@ -262,7 +264,8 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV1 {");
     // The tokenizer uses the vocabulary in both directions: its method `encode` splits a text into
     // tokens and looks up the id of each token, and its method `decode` looks up the token for each
-    // id. The output of this cell contains one id for each token of the text. {repeated}
+    // id. If the text contains a word that isn't in the vocabulary, `encode` returns an error
+    // (section 2.4). Otherwise, the output contains one id for each token of the text. {repeated}
     //
     // (`SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary, so the variable `vocab`
     // can't be used afterward. In Rust, this is called a *move*.)
@@ -288,8 +291,9 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     book.aside(|book| {
         let is_quote = text.starts_with('"') && !text.starts_with("\" ");
         let has_spaces = decoded.starts_with("\" ") && decoded.contains("' s ");
-        let is_one_line = text.contains('\n') && !decoded.contains('\n');
-        let is_so = is_quote && has_spaces && text.contains("'s ") && is_one_line;
+        let is_one_line = text.matches('\n').count() == 1 && !decoded.contains('\n');
+        let has_one_s = text.contains("'s ") && text.matches('\'').count() == 1;
+        let is_so = is_quote && has_spaces && has_one_s && is_one_line;
         book.holds("the spaces and the line break", is_so);
         let changes = "The line break is gone, and there is now a space after the first quotation mark and after the apostrophe.";
         book.value("decoded_text", if is_so { changes } else { "" });
@@ -834,6 +838,10 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         "tensor([[2885, 1464, 1807, 3619]])",
     );
 
+    Ok(())
+}
+
+fn batches_for_training(book: &mut Notebook) -> Result<()> {
     // For training, the stride usually equals max_length, so that no token is used as an input
     // twice. Overlapping windows would repeat tokens, and the model would overfit sooner, which
     // means that it would learn the text by heart.
@@ -847,7 +855,8 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         shuffle: book.input("shuffle", false, ..),
         drop_last: true,
     };
-    let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
+    let raw_text = book.the_verdict()?;
+    let dataloader = create_dataloader_v1(raw_text, &Gpt2Tokenizer::new(), config)?;
     let mut data_iter = dataloader.epoch(&mut TorchRng::manual_seed(0));
     let batch = data_iter.next().context("a batch")??;
     book.aside(|book| {
@@ -893,7 +902,7 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
     let windows_and_batches = [dataloader.dataset().len(), dataloader.len()];
     book.aside(|book| {
         let [windows, batches] = windows_and_batches;
-        let starts = enc_text.len() - config.max_length;
+        let starts = dataloader.dataset().corpus().len() - config.max_length;
         book.value("starts", starts);
         book.value("windows", windows);
         book.holds(

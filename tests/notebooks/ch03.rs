@@ -35,9 +35,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     //
     // In this chapter, each word is one token, which is already represented by a vector, its
     // embedding (section 2.7). The numbers in a vector are called *features*. In this example, the
-    // vector of a word has {d_in:w} features, whereas it has 768 in the smallest GPT-2 model. The
-    // context vector will be a mixture of all words' vectors. In *self-attention*, the words whose
-    // vectors are mixed belong to the same text as the word that receives the mixture.
+    // number of features is {d_in:w}, whereas it is 768 in the smallest GPT-2 model. The context
+    // vector will be a mixture of all words' vectors. In *self-attention*, the words whose vectors
+    // are mixed belong to the same text as the word that receives the mixture.
     //
     // We compute the context vector in three steps: first, we compute a score for each word, then
     // we turn the scores into weights that sum to 1, and finally, we mix the vectors. This first
@@ -174,8 +174,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("In [7]", &attn_weights_2.sum(), "tensor(1.)");
 
     // In the last step, we mix the vectors: we multiply each word's vector by the word's weight and
-    // add the {words:w} products. The sum is the second word's context vector. Its first feature is
-    // {first_feature}.
+    // add the {words:w} products. The sum is the second word's context vector. Its first feature,
+    // calculated with the unrounded weights, is {first_feature}.
     book.value(
         "first_feature",
         sum_of(attn_weights_2.view(), inputs.column(0)),
@@ -422,8 +422,9 @@ tensor([[0.4421, 0.5931, 0.5790],
     book.prints("In [17]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
     // The second word will compare its query with the keys of all words and then mix the values of
-    // all words. We therefore compute the keys and the values of all {words:w} words. Both results
-    // have one row for each word, with d_out = {d_out} features instead of d_in = {d_in}.
+    // all words. We therefore compute the keys and the values of the {words:w} words. Both results
+    // have one row for each word, and the number of features is now d_out = {d_out} instead of d_in
+    // = {d_in}.
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
@@ -441,7 +442,7 @@ tensor([[0.4421, 0.5931, 0.5790],
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [19]", &attn_score_22[[0, 0]], "tensor(1.8524)");
 
-    // The dot products of the second word's query with all {words:w} keys form a row of {words:w}
+    // The dot products of the second word's query with the {words:w} keys form a row of {words:w}
     // scores. The second score in this row is the result of In [19].
     let attn_scores_2 = matmul(&query_2, &keys.t()); // (1, num_tokens)
     book.prints(
@@ -452,7 +453,7 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.asks(
         "Which word fits the query of the second word best, and which word fits it least?",
-        "{fits} The matrices are random, so this ranking doesn't mean anything yet. Training adjusts the matrices, and thereby decides which words fit.",
+        "{fits} Training adjusts the matrices, and thereby decides which words fit.",
     );
     book.aside(|book| {
         let scores = attn_scores_2.row(0);
@@ -469,7 +470,7 @@ tensor([[0.4421, 0.5931, 0.5790],
         let [smallest, largest] = range(&scores);
         let fits = match words_with(&scores, largest).len() == words {
             true => "All words fit equally well, because their scores are equal.".to_owned(),
-            false => fits("best", "highest", largest) + " " + &fits("worst", "lowest", smallest),
+            false => fits("best", "highest", largest) + " " + &fits("worst", "lowest", smallest) + " The matrices are random, so this ranking doesn't mean anything yet.",
         };
         book.value("fits", fits);
     });
@@ -509,11 +510,9 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tests/notebooks/formulas.rs",
         "pub(crate) fn scaled_softmax(",
     );
-    // The keys in this example have {d_k} features, so the scores are divided by √{d_k} =
-    // {root:.4}. The second word's score becomes {score_22:.4} / {root:.4} = {divided_22:.3}.
-    // Without the division, this word would get a weight of {undivided_22:.4} instead of
-    // {weight_22:.4}. The table above shows how the
-    // effect of the division grows with the number of features.
+    // In this example, d_k is {d_k}, so the scores are divided by √{d_k} = {root:.4}. The second
+    // word's score becomes {score_22:.4} / {root:.4} = {divided_22:.3}. {division_effect} The table
+    // above shows how the effect of the division grows with the number of features.
     //
     // The function `scaled_softmax` expects a matrix with one row for each query. There is only one
     // query in this cell, so `attn_scores_2` is a matrix with a single row.
@@ -532,12 +531,17 @@ tensor([[0.4421, 0.5931, 0.5790],
         let (score, root) = (attn_scores_2[[0, 1]], (d_k as f32).sqrt());
         book.value("score_22", score);
         book.value("divided_22", score / root);
-        book.value("undivided_22", undivided[[0, 1]]);
-        book.value("weight_22", attn_weights_2[[0, 1]]);
+        let [before, after] = [undivided[[0, 1]], attn_weights_2[[0, 1]]];
+        let division_effect = match (d_k, (before - after).abs() < 1e-4) {
+            (1, _) => "With a single feature, the division by 1 changes nothing.".to_owned(),
+            (_, true) => String::new(),
+            (_, false) => format!("Without the division, this word would get a weight of {before:.4} instead of {after:.4}."),
+        };
+        book.value("division_effect", division_effect);
     });
     // We multiply each word's value vector by the word's attention weight and add the {words:w}
-    // products. The sum is the second word's context vector. Like the value vectors, it has d_out =
-    // {d_out} features.
+    // products. The sum is the second word's context vector. As in the value vectors, the number of
+    // features is d_out = {d_out}.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [22]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
@@ -640,8 +644,8 @@ tensor([[-0.0739,  0.0713],
         "Within each column, the numbers differ by at most {row_spread:.4} before they are rounded for printing. {nearly_even}",
     );
     book.asks(
-        "Both classes use the same formula. Why are their results different?",
-        "The results differ because the two objects have different matrices. Their seeds are {seed_v1} and {seed_v2}, and even with the same seed, `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. A linear layer also stores its matrix transposed. In exercise 3.1, both classes get the same matrices, so their results are equal.",
+        "Both classes use the same formula. Why do their results usually differ?",
+        "The two objects have different matrices. Their seeds are {seed_v1} and {seed_v2}, and even with the same seed, `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. A linear layer also stores its matrix transposed. In exercise 3.1, both classes get the same matrices, so their results are equal.",
     );
     book.section("3.5.1", "Applying a causal attention mask");
     // A GPT learns to predict the next word at every position of a text. The context vector of a
@@ -651,8 +655,8 @@ tensor([[-0.0739,  0.0713],
     // is called a *causal mask*.
     //
     // The mask also makes training efficient. Because no position sees the words that follow it,
-    // the model can predict the next word at all {words:w} positions of a text of {words:w} words
-    // at once. It then learns from all of these predictions in a single training step.
+    // the model can predict the next word at every position of a text of {words:w} words at once.
+    // It then learns from all of these predictions in a single training step.
     book.sketch(
         "Causal attention, with shapes",
         "
@@ -729,11 +733,12 @@ tensor([[1., 0., 0., 0., 0., 0.],
     });
 
     // The first way to hide later words is to multiply the attention weights by the mask. However,
-    // a row then no longer sums to 1 if some of its weights became 0. For example, the first row
-    // sums to {first_row_sum:.4}. {only_last}
+    // a row then no longer sums to 1 if some of its weights became 0. {first_row_sum} {only_last}
     let masked_simple = &attn_weights * &mask_simple;
-    book.value("first_row_sum", masked_simple.row(0).sum());
     book.aside(|book| {
+        let sum = masked_simple.row(0).sum();
+        let example = format!("For example, the first row sums to {sum:.4}.");
+        book.value("first_row_sum", if sum < 0.9999 { &example } else { "" });
         let sums = masked_simple.sum_axis(Axis(1));
         let (last, others) = (sums.len() - 1, sums.slice(s![..-1]));
         let is_so = (sums[last] - 1.0).abs() < 1e-5 && others.iter().all(|sum| *sum < 0.999);
@@ -823,7 +828,8 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     book.aside(|book| {
         let apart = (&attn_weights - &masked_simple_norm).abs().sum();
         let second_way = match apart.is_nan() {
-            false => "Applying softmax to the masked scores gives the weights of In [28] in a single step.",
+            false if apart < 1e-4 => "Applying softmax to the masked scores gives the weights of In [28] in a single step.",
+            false => "In this example, some weights were so small that they became 0 in In [27], so the first way isn't exact, but the second way is.",
             true => "The second way doesn't fail in this example, because softmax subtracts the largest score that remains in a row.",
         };
         book.value("second_way", second_way);
@@ -832,12 +838,17 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         let [large, small] = [attn_weights[[1, 0]], attn_weights[[1, 1]]];
         let (difference, d_k) = (one - other, keys.ncols());
         let exponent = difference / (d_k as f32).sqrt();
-        let is_so = small > 0.0 && (exponent.exp() - large / small).abs() < 1e-3;
+        let two_decimals = |ratio: f64| format!("{ratio:.2}");
+        let ratio = two_decimals(f64::from(large / small));
+        let [large_shown, small_shown] = [large, small].map(|it| rounded(f64::from(it)));
+        let shown_exponent = (f64::from(exponent) * 1e3).round() / 1e3;
+        let is_so = ratio == two_decimals(large_shown / small_shown)
+            && ratio == two_decimals(shown_exponent.exp());
         says(
             book,
             "ratio_of_weights",
             is_so,
-            &format!("The scores in the second row are {one:.4} and {other:.4}. They differ by {difference:.3}. After the division by √{d_k}, the difference is {exponent:.3}. The ratio of the weights is e^{exponent:.3} = {:.2}, which is {large:.4} / {small:.4}.", large / small),
+            &format!("The scores in the second row are {one:.4} and {other:.4}. They differ by {difference:.3}. After the division by √{d_k}, the difference is {exponent:.3}. The ratio of the weights is e^{exponent:.3} = {ratio}, which is {large:.4} / {small:.4}."),
         );
     });
     book.asks(
@@ -979,8 +990,8 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     // describes how a small change of each parameter would change the model's error (section 5.2).
     // The mean gradient of several texts is less random than the gradient of a single text.
 
-    // The batch in this cell consists of two copies of the example text. Each copy has {words:w}
-    // words with {d_in} features each, so the batch has the shape (2, {words}, {d_in}).
+    // The batch in this cell consists of two copies of the example text. Each copy consists of
+    // {words:w} words, so the batch has the shape (2, {words}, {d_in}).
     let batch = stack![Axis(0), inputs, inputs];
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
@@ -1077,9 +1088,9 @@ tensor([[[-0.4519,  0.2216],
     // parameters and take about as long to compute, but it would still assign only one weight to
     // each pair of words.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn side_by_side(");
-    // The outputs of all heads are concatenated, so a context vector now has {num_heads} x {d_out}
-    // = {features} features. If the seed is the same as in In [34], the first head has the same
-    // weights as the module of In [34], so the first {d_out} columns contain the same numbers.
+    // The outputs of all heads are concatenated, so the number of features in a context vector is
+    // now {num_heads} x {d_out} = {features}. If the seed is the same as in In [34], the first head
+    // has the same weights as the module of In [34], so its columns contain the same numbers.
     // {other_heads}
     let config = AttentionConfig {
         num_heads: book.input("num_heads", 2, 1..=64),
@@ -1097,6 +1108,11 @@ tensor([[[-0.4519,  0.2216],
             _ => "other heads",
         };
         let other = d_out + 1;
+        let first = context_vecs.index_axis(Axis(0), 0);
+        let apart = (&first.column(0) - &first.column(d_out)).abs();
+        if apart.iter().all(|&apart| apart < 1e-4) {
+            return book.value("other_heads", "");
+        }
         book.value("other_heads", format!("The remaining columns come from the {others}. In the output for the first text, columns 1 and {other} contain different numbers, because each head has its own matrices. In the first row, every head gives the first word the weight 1, so there, only the value matrices make a difference."));
     });
     book.aside(|book| {
@@ -1235,12 +1251,18 @@ tensor([[[0.3190, 0.4858],
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
     book.asks(
         "Why does this result differ from that of In [35]?",
-        "In section 3.6.1, d_out counts the features of one head. In this section, it counts the features of all heads, so each head computes {head_features}. In addition, this module applies the linear layer `out_proj` to the concatenated outputs. The module of In [35] has {parameters_of_wrapper} parameters, whereas this one has {parameters_of_mha}: {parameters_of_matrices} in its three matrices and {parameters_of_out_proj} in `out_proj`.",
+        "In section 3.6.1, d_out counts the features of one head. In this section, it counts the features of all heads, so each head computes {head_features}. In addition, this module applies the linear layer `out_proj` to the concatenated outputs. The module of In [35] has {parameters_of_wrapper} parameters, {and_mha} {parameters_of_mha}: {parameters_of_matrices} in its three matrices and {parameters_of_out_proj} in `out_proj`.",
     );
     book.aside(|book| {
         let of_out_proj = mha.out_proj.num_parameters();
         let all = mha.num_parameters();
         book.value("parameters_of_mha", all);
+        let of_wrapper = heads.len() * 3 * d_in * d_out;
+        let and_mha = match all == of_wrapper {
+            true => "and this one also has",
+            false => "whereas this one has",
+        };
+        book.value("and_mha", and_mha);
         book.value("parameters_of_out_proj", of_out_proj);
         book.value("parameters_of_matrices", all - of_out_proj);
     });
@@ -1477,9 +1499,14 @@ fn rounded(number: f64) -> f64 {
 /// products are shown, followed by an ellipsis.
 fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
     let factors = one.iter().zip(other);
-    let factors = factors.map(|(&a, &b)| [a, b].map(|it| rounded(f64::from(it))));
-    let factors: Vec<[f64; 2]> = factors.collect();
+    let is_small = |number: f64| number != 0.0 && number.abs() < 0.001;
+    let factor = |number: &f32| match f64::from(*number) {
+        number if is_small(number) => number,
+        number => rounded(number),
+    };
+    let factors: Vec<[f64; 2]> = factors.map(|(a, b)| [a, b].map(factor)).collect();
     let shown = |number: f64| match (number * 100.0).round() / 100.0 == number {
+        _ if is_small(number) => format!("{number:.4e}"),
         true => number.to_string(),
         false => format!("{number:.4}"),
     };
