@@ -423,8 +423,8 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     // The second word will compare its query with the keys of all words and then mix the values of
     // all words. We therefore compute the keys and the values of the {words:w} words. Both results
-    // have one row for each word, and the number of features is now d_out = {d_out} instead of d_in
-    // = {d_in}.
+    // have one row for each word, so the shape ({words}, {d_in}) of `inputs` becomes ({words},
+    // {d_out}).
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
