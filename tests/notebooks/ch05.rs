@@ -979,8 +979,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // the training text by heart, and what it learns doesn't help with a different text. More text,
     // a smaller model, dropout, weight decay and stopping earlier reduce overfitting.
 
-    // Before the training, and after some of the epochs, the model continued the first four words of
-    // its training text, "{first_words}", by greedy decoding. Compare the texts.
+    // Before the training, and after some of the epochs, the model continued the first four words
+    // of its training text, "{first_words}", by greedy decoding. Compare the texts.
     let mut lines = Vec::new();
     for (epoch, token_ids) in &samples {
         let text = token_ids_to_text(token_ids, &tokenizer)?;
