@@ -114,6 +114,8 @@ impl Book {
     /// the file without its folders.
     fn source(&self, path: &str, line: usize) -> String {
         let name = path.rsplit('/').next().unwrap_or(path);
+        // In the narrow margin, a long name may continue on the next line after an underscore.
+        let name = name.replace('_', "_<wbr>");
         format!(
             "<a class=\"source\" href=\"{}{path}#L{line}\" title=\"{path}:{line}\">{name}:{line}</a>",
             self.to_root
