@@ -1,13 +1,13 @@
-//! Provides the type [`Notebook`]. A notebook is a Rust port of one of the book's Python notebooks
-//! (such as ch03.ipynb), which are called the original documents. It calls the methods of
-//! [`Notebook`] to show computed values and to compare them with the output that the original
-//! document prints. The documentation of this crate defines the terms "document", "cell", "part"
-//! and "learner".
+//! Provides the type [`Notebook`]. Each notebook is a Rust port of an original document, usually
+//! one of the book's Python notebooks, such as ch03.ipynb. The port calls the methods of
+//! [`Notebook`] to show computed values and to compare them with the output in the original
+//! document. The documentation of this crate defines the terms "document", "cell", "part" and
+//! "learner".
 //!
-//! The code of a notebook is divided into functions, which [`Notebook::part`] runs. If such a
-//! function fails, the rest of the notebook still runs. In this module, the *current function* of a
-//! notebook is the function that was passed to the innermost call of [`Notebook::part`] that is
-//! still running.
+//! A notebook's code is divided into functions, which [`Notebook::part`] runs. If one of these
+//! functions fails, the rest of the notebook still runs. Calls to [`Notebook::part`] can be nested.
+//! In this module, the *current function* is the function that was passed to the innermost call
+//! that is still running.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -37,108 +37,108 @@ pub struct Notebook {
     settings: Settings,
     pub(crate) records: HashMap<u32, Record>,
     /// HTML of each picture that the notebook has drawn for its web page. The key is the line
-    /// number of the call that draws the picture, in the notebook's source file.
+    /// number, in the notebook's source file, of the call that draws the picture.
     pub(crate) figures: HashMap<u32, String>,
     pub(crate) inputs: HashMap<u32, InputValue>,
     /// Computed values that replace placeholders in the notebook's prose. For example, the prose
     /// can contain `{words}` where it mentions the number of words that the notebook has counted.
     pub(crate) values: Values,
-    /// Statements in the notebook's prose that turned out to be false in this run, such as a claim
-    /// that one computed value is larger than another. The key is the line number of the
-    /// [`Notebook::holds`] call that checks the statement.
+    /// Statements in the notebook's prose that turned out to be false in this run. For example, the
+    /// prose may claim that one computed value is larger than another. The key is the line number
+    /// of the [`Notebook::holds`] call that checks the statement.
     pub(crate) untrue: HashMap<u32, String>,
-    /// Code that the web page or the terminal shows in place of a call of a method of this type.
-    /// The key is the line number of the call in the notebook's source file. The map contains only
-    /// calls whose replacement depends on the run. For example, if the learner has entered the seed
-    /// 7, the call that reads the seed is shown as `7`.
+    /// Code that learners see in place of a call to a method of this type. The key is the line
+    /// number of the call in the notebook's source file. The map contains only calls whose
+    /// replacement depends on the run. For example, if the learner has entered the seed 7, the call
+    /// that reads the seed is shown as `7`.
     pub(crate) code: HashMap<u32, String>,
     /// One entry for each function of the notebook that ended early because of an error, a panic or
-    /// a setting. The entry contains the line number of the function's last call of a [`Notebook`]
-    /// method, and the outcome of the function's cells after this line, which weren't computed.
+    /// a setting. The entry contains the line number of the last [`Notebook`] method call that the
+    /// function made. It also contains the outcome of the function's cells after this line, which
+    /// weren't computed.
     pub(crate) ended: Vec<(u32, Outcome)>,
-    /// Line number, in the notebook's source file, at which the notebook most recently called a
-    /// method of this type. If a function of the notebook fails, this number shows how far it got.
+    /// Line number, in the notebook's source file, of the most recent call to a method of this
+    /// type. If a function of the notebook fails, this number shows how far the function got.
     at: u32,
     /// Whether the learner has changed an input (such as a seed) or a setting (such as the PyTorch
-    /// build) that affects the computed values. If this is true, the notebook's remaining cells
-    /// aren't compared with the output of the original Python notebook, because different values
-    /// are expected.
+    /// build) that affects the computed values. If so, the notebook's remaining cells aren't
+    /// compared with the output of the original Python notebook, because different values are
+    /// expected.
     changed: bool,
     /// Whether the current function of the notebook uses a substitute for the book's text, "The
     /// Verdict". If so, its cells aren't compared with the output of the original Python notebook.
     on_other_text: bool,
-    /// Whether the notebook uses a small model instead of the book's model, whose training takes
-    /// minutes. If so, its cells aren't compared with the output of the original Python notebook.
+    /// Whether the notebook uses a small model instead of the book's model, which takes minutes to
+    /// train. If so, its cells aren't compared with the output of the original Python notebook.
     on_small_model: bool,
 }
 
-/// Origin of the values that a cell of a notebook shows: whether the original Python notebook
-/// prints them, and under which conditions they were computed. It determines whether these values
-/// are compared with the output of the original Python notebook.
+/// Where the values shown in a notebook cell come from: whether the original Python notebook prints
+/// them, and whether an input, the text or the model was replaced. This determines whether the
+/// values are compared with the original notebook's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// The original Python notebook prints these values, and its Rust port computes them with the
-    /// crates of this workspace. They are compared with the printed output.
+    /// The original Python notebook prints these values. The Rust port computes them with the
+    /// crates of this workspace and compares them with the printed output.
     Printed,
-    /// The original Python notebook prints these values. Its Rust port computes them without the
+    /// The original Python notebook prints these values. The Rust port computes them without the
     /// crates of this workspace, for example with ndarray alone, and compares them with the printed
     /// output.
     Shown,
-    /// The values depend on an input or setting that the learner has changed (such as a seed), so
+    /// The values depend on an input (such as a seed) or a setting that the learner has changed, so
     /// they aren't compared with the output of the original Python notebook.
     Changed,
     /// The values were computed from a substitute for the book's text, "The Verdict", so they
     /// aren't compared with the output of the original Python notebook.
     OtherText,
-    /// The values were computed by a small model that replaces the book's model, whose training
-    /// takes minutes. They therefore aren't compared with the output of the original Python
-    /// notebook.
+    /// The values were computed by a small model instead of the book's model, which takes minutes
+    /// to train. They therefore aren't compared with the output of the original Python notebook.
     SmallModel,
-    /// The cell shows something that the corresponding cell of the original Python notebook doesn't
-    /// print, so there is no printed output to compare it with. Examples are the shape of an array,
-    /// the result of checking whether two values are equal, an error message, and the results of
-    /// faulty and corrected code.
+    /// The cell shows something that the original Python notebook doesn't print, so there is no
+    /// printed output to compare it with. Examples are the shape of an array, an error message,
+    /// whether two values are equal, and the effect of a bug.
     #[default]
     Own,
 }
 
-/// Outcome of a cell (a shown value together with the code that computes it) in a run of the
-/// notebook: the cell was computed, was skipped on purpose, or couldn't be computed.
+/// Outcome of a cell in a run of the notebook: the cell was computed, was skipped on purpose, or
+/// couldn't be computed. A cell is a value shown to learners, together with the code that computes
+/// it.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The cell was computed. The [`Record`] contains the computed value and the result of
     /// comparing it with the expected output.
     Ran(Record),
     /// The cell of the notebook was skipped on purpose, for example because it requires minutes of
-    /// training. The string contains the reason, which learners see. A skipped cell doesn't count
-    /// as a failure.
+    /// training. The string contains the reason, which is shown to learners. A skipped cell doesn't
+    /// count as a failure.
     Skipped(String),
-    /// The cell of the notebook couldn't be computed, either because the notebook failed before it
-    /// reached the cell or because the learner entered an invalid value for one of the cell's
-    /// inputs (such as a seed). The string contains the reason.
+    /// The cell of the notebook couldn't be computed. Either the notebook failed before it reached
+    /// the cell, or the learner entered an invalid value for one of the cell's inputs (such as a
+    /// seed). The string contains the reason.
     Lost(String),
 }
 
-/// The computed value of a notebook's cell, and the result of comparing it with the output that the
-/// original Python notebook prints.
+/// The computed value of a notebook cell, and the result of comparing it with the output of the
+/// original Python notebook.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// Origin of the values that the cell shows, such as [`Kind::Printed`] if the original Python
-    /// notebook prints them. It determines whether they are compared.
+    /// Origin of the values that the cell shows. For example, [`Kind::Printed`] means that the
+    /// original Python notebook prints these values. The origin determines whether they are
+    /// compared.
     pub kind: Kind,
-    /// Result of comparing the computed value with the expected output, such as the number of
+    /// Result of comparing the computed value with the expected output. It includes the number of
     /// compared values and a description of each mismatch.
     pub verdict: Verdict,
-    /// Computed value as a text in the format in which PyTorch or Python prints it, such as
-    /// `tensor([0.1000, 0.2000])`.
+    /// Computed value in the format used by PyTorch or Python, such as `tensor([0.1000, 0.2000])`.
     pub ours: String,
-    /// Expected output with which the computed value was compared, such as the text that the
-    /// original Python notebook prints. This is `None` if the cell only shows a value or checks a
-    /// property, such as the shape of an array.
+    /// Expected output that the computed value was compared with, such as the output of the
+    /// original Python notebook. This is `None` if the cell only shows a value, or only checks a
+    /// property such as the shape of an array.
     pub printed: Option<String>,
-    /// Additional information about the comparison, which is shown to the learner: where the
-    /// expected values come from if the original Python notebook doesn't print them, or the reason
-    /// why the tolerance is larger than the printed digits suggest.
+    /// Note about the comparison, shown to learners. It says where the expected values come from if
+    /// the original Python notebook doesn't print them, or why the tolerance is larger than the
+    /// printed digits suggest.
     pub note: Option<String>,
 }
 
@@ -179,52 +179,53 @@ impl Record {
     }
 }
 
-/// Input of a notebook, which is a value in its code (such as a seed) that the learner can change
-/// in the web page or the terminal. This type stores the allowed values of the input and the value
-/// that the learner entered.
+/// An input of a notebook: a value in its code, such as a seed, that the learner can change on the
+/// web page or in the terminal. This type stores the allowed values of the input and the value that
+/// the learner entered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputValue {
     /// Name of the input, such as `seed`. It is unique within the cell of the notebook that reads
     /// the input.
     pub name: String,
-    /// Value of the input in the original Python notebook, in the notation in which a learner would
-    /// enter it (for a matrix, for example, `0.4 0.1; 0.5 0.8`).
+    /// Value of the input in the original Python notebook, written as a learner would enter it. For
+    /// example, a matrix is written as `0.4 0.1; 0.5 0.8`.
     pub default: String,
-    /// Range of the values that a learner may enter for this input, in Rust's syntax, such as
-    /// `1..=64`. For a text or a matrix, this is the range of the allowed numbers of characters or
-    /// elements.
+    /// Range of the values that a learner may enter for this input, in Rust syntax, such as
+    /// `1..=64`. For a text, the range limits the number of characters. For a matrix, it limits the
+    /// number of elements.
     pub bounds: String,
-    /// Description of what a learner may enter for this input: the allowed range of a number (such
-    /// as `1 to 64`), or the allowed size of a text or matrix (such as `at most 1000 characters`).
+    /// Description of what a learner may enter for this input. For a number, it gives the allowed
+    /// range, such as `1 to 64`. For a text or a matrix, it gives the allowed size, such as `at
+    /// most 1000 characters`.
     pub range: String,
     /// Text that the learner entered for this input, or `None` if the learner entered nothing or
     /// the default value.
     pub value: Option<String>,
-    /// Reason why the value that the learner entered for this input is invalid, in which case the
-    /// notebook was run with the default value instead. This is `None` if the value is valid or if
-    /// the learner hasn't entered a value.
+    /// Explanation of why the value that the learner entered for this input is invalid. In this
+    /// case, the notebook ran with the default value instead. This is `None` if the value is valid
+    /// or if the learner hasn't entered a value.
     pub fault: Option<String>,
     /// Line number, in the notebook's source file, of the call that reads this input, such as
     /// `book.input("seed", 123, ..)`.
     pub line: u32,
 }
 
-/// Note that tells learners about values that the original Python notebook prints but that its Rust
-/// port doesn't compute or doesn't compare.
+/// A note to learners about values that the original Python notebook prints but that the Rust port
+/// doesn't compute or compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Name of the cell of the original Python notebook that prints the omitted values, such as
-    /// `In [36]`.
+    /// Name of the cell in the original Python notebook that prints the omitted values, such as `In
+    /// [36]`.
     pub cell: String,
-    /// Number of printed values that the Rust port of the Python notebook doesn't compute or
-    /// doesn't compare.
+    /// Number of values that the original Python notebook prints but the Rust port doesn't compute
+    /// or compare.
     pub figures: usize,
-    /// Reason, shown to learners, why the Rust port doesn't compute these values of the original
-    /// Python notebook or doesn't compare its own values with them.
+    /// Explanation, shown to learners, of why the Rust port doesn't compute these values of the
+    /// original Python notebook or doesn't compare its own values with them.
     pub why: String,
 }
 
-/// Error that a function of a notebook returns if it can't compute its remaining cells with the
+/// Error that a notebook's function returns if it can't compute its remaining cells with the
 /// current settings, for example because the user hasn't provided the book's text. The error
 /// contains the reason. The remaining cells are marked as skipped, which doesn't count as a
 /// failure.
@@ -240,10 +241,10 @@ impl Notebook {
         }
     }
 
-    /// Runs `run`, a function of the notebook that computes some of its cells, and returns the
-    /// function's result. If the function returns an error or panics, returns `None`, so that the
-    /// notebook can continue with its other functions. In this case, the cells that the failed
-    /// function didn't reach are marked as [`Outcome::Lost`] or [`Outcome::Skipped`].
+    /// Runs `run`, a function that computes some of the notebook's cells, and returns its result.
+    /// Returns `None` if the function returns an error or panics, so that the notebook can continue
+    /// with its other functions. The cells that the failed function didn't reach are marked as
+    /// [`Outcome::Lost`] or [`Outcome::Skipped`].
     pub fn part<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         let on_other_text = self.on_other_text;
         let ended = catch_unwind(AssertUnwindSafe(|| run(self)));
@@ -266,15 +267,14 @@ impl Notebook {
     }
 
     /// Returns the book's text, the short story "The Verdict". If the settings don't contain this
-    /// text, returns the substitute text from the settings instead. If the substitute is used, the
-    /// remaining cells of the current function aren't compared with the output of the original
-    /// Python notebook.
+    /// text, returns their substitute text. In that case, the remaining cells of the current
+    /// function aren't compared with the output of the original Python notebook.
     ///
     /// # Errors
     ///
     /// Returns an error if the settings contain neither the book's text nor a substitute. The
-    /// function of the notebook that calls this method should return this error (for example, with
-    /// `?`), so that the function's remaining cells are skipped.
+    /// calling function of the notebook should propagate this error (for example, with `?`), so
+    /// that its remaining cells are skipped.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
         let line = self.go_to_caller();
@@ -292,43 +292,43 @@ impl Notebook {
         Ok(other)
     }
 
-    /// Returns an error if the notebook runs in a web page. Notebooks call this method before cells
-    /// that need a large model, use sizes that don't fit in 32 bits, or rely on catching a panic.
-    /// None of this is possible in a web page, because notebooks run there as WebAssembly.
+    /// Returns an error if the notebook runs in a web page, where notebooks run as WebAssembly.
+    /// WebAssembly rules out large models, sizes that don't fit in 32 bits, and catching a panic.
+    /// Notebooks therefore call this method before cells that need any of these.
     ///
     /// # Errors
     ///
-    /// Returns an error if the notebook runs in a web page. The function of the notebook that calls
-    /// this method should return this error (for example, with `?`), so that the function's
-    /// remaining cells are skipped.
+    /// Returns an error if the notebook runs in a web page. The calling function of the notebook
+    /// should propagate this error (for example, with `?`), so that its remaining cells are
+    /// skipped.
     #[track_caller]
     pub fn not_in_a_page(&mut self) -> Result<()> {
         self.goes_on(!self.settings.small, NOT_IN_A_PAGE)
     }
 
     /// Returns an error if the user hasn't requested the training run of chapter 5. Notebooks call
-    /// this method before cells that take minutes to compute, so that these cells are skipped by
-    /// default.
+    /// this method before cells that take minutes to compute. By default, these cells are therefore
+    /// skipped.
     ///
     /// # Errors
     ///
-    /// Returns an error if the user hasn't requested the training run. The function of the notebook
-    /// that calls this method should return this error (for example, with `?`), so that the
-    /// function's remaining cells are skipped.
+    /// Returns an error if the user hasn't requested the training run. The calling function of the
+    /// notebook should propagate this error (for example, with `?`), so that its remaining cells
+    /// are skipped.
     #[track_caller]
     pub fn takes_minutes(&mut self) -> Result<()> {
         self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)
     }
 
     /// Returns true if the notebook should train a small model instead of the book's model, which
-    /// takes minutes to train. This is the case if the user hasn't requested the training run, and
+    /// takes minutes to train. This is the case if the user hasn't requested the training run and
     /// the notebook either runs in a web page or may use a substitute text. If the small model is
     /// used, the notebook's remaining cells aren't compared with the output of the original Python
     /// notebook.
     ///
-    /// Notebooks must pass `false` as `default`. In the code that learners see, this call is
-    /// replaced with a literal. Before the notebook has run, this is the argument, `false`.
-    /// Afterwards, it is the value that the call returned, `true` or `false`.
+    /// Notebooks must pass `false` as `default`. Learners see `false` or `true` in place of this
+    /// call. Before the notebook has run, they see the argument, `false`. Afterwards, they see the
+    /// value that the call returned.
     #[track_caller]
     pub fn takes_small_model(&mut self, default: bool) -> bool {
         let line = self.go_to_caller();
@@ -344,8 +344,8 @@ impl Notebook {
     /// # Errors
     ///
     /// Returns an error if the user has requested fewer than [`TrainingRun::EPOCHS`] epochs. The
-    /// function of the notebook that calls this method should return this error (for example, with
-    /// `?`), so that the function's remaining cells are skipped.
+    /// calling function of the notebook should propagate this error (for example, with `?`), so
+    /// that its remaining cells are skipped.
     #[track_caller]
     pub fn takes_all_epochs(&mut self) -> Result<()> {
         let all = TrainingRun::EPOCHS;
@@ -369,11 +369,11 @@ impl Notebook {
         training.and_then(|run| run.epochs).unwrap_or(default)
     }
 
-    /// Returns the PyTorch build whose dropout masks the training run should reproduce. (Some
-    /// builds of PyTorch draw different masks from the same seed.) This is the build that the user
-    /// requested, or `default` if the user didn't request one. If the user requested a build other
-    /// than `default`, the notebook's remaining cells aren't compared with the output of the
-    /// original Python notebook, which was computed with the `default` build.
+    /// Returns the PyTorch build whose dropout masks the training run should reproduce, because
+    /// some builds draw different masks from the same seed. This is the build that the user
+    /// requested, or `default` if the user didn't request one. The output of the original Python
+    /// notebook was computed with the `default` build. If the user requested another build, the
+    /// notebook's remaining cells aren't compared with this output.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
         let training = self.settings.training.as_ref();
         let build = training.and_then(|run| run.build).unwrap_or(default);
@@ -413,53 +413,54 @@ impl Notebook {
         }
     }
 
-    /// Begins a section of the notebook, with the number and title that the section has in the
-    /// original Python notebook (such as `3.6.2`). The section contains all cells up to the next
-    /// call of this method.
+    /// Begins a section of the notebook. Its number (such as `3.6.2`) and its title are those of
+    /// the section in the original Python notebook. The section contains all cells up to the next
+    /// call to this method.
     #[track_caller]
     pub fn section(&mut self, _number: &str, _title: &str) {
         self.go_to_caller();
     }
 
-    /// Shows the introduction of the notebook to learners: its goal, its prerequisites, and the
-    /// time in minutes that it takes to read the notebook.
+    /// Shows learners the introduction of the notebook: its goal, its prerequisites, and its
+    /// reading time in minutes.
     #[track_caller]
     pub fn opens(&mut self, _goal: &str, _prerequisites: &str, _minutes: u32) {
         self.go_to_caller();
     }
 
-    /// Asks the learner a question about the current section of the notebook. In a web page, the
+    /// Asks the learner a question about the current section of the notebook. On a web page, the
     /// answer is hidden until the learner opens it.
     #[track_caller]
     pub fn asks(&mut self, _question: &str, _answer: &str) {
         self.go_to_caller();
     }
 
-    /// Shows learners a drawing that consists of text, such as a diagram of array shapes. `_name`
-    /// is its title.
+    /// Shows learners a diagram that is drawn with text characters, for example of array shapes.
+    /// `_name` is its title.
     #[track_caller]
     pub fn sketch(&mut self, _name: &str, _text: &str) {
         self.go_to_caller();
     }
 
     /// Shows learners the source code of a Rust item, such as a function that the notebook calls.
-    /// This is the first item in the file `_path` whose first line begins with `_start` (for
-    /// example, `pub fn generate(`).
+    /// This is the first item in the file `_path` whose first line begins with `_start`, such as
+    /// `pub fn generate(`.
     #[track_caller]
     pub fn listing(&mut self, _path: &str, _start: &str) {
         self.go_to_caller();
     }
 
-    /// Tells learners that the cell `_cell` of the original Python notebook prints `_figures`
-    /// values that its Rust port doesn't compute or doesn't compare. `_why` gives the reason.
+    /// Tells learners about values that the original Python notebook prints but that the Rust port
+    /// doesn't compute or compare. `_cell` is the cell that prints these values, `_figures` is
+    /// their number, and `_why` is the reason why they are left out.
     #[track_caller]
     pub fn leaves_out(&mut self, _cell: &str, _figures: usize, _why: &str) {
         self.go_to_caller();
     }
 
     /// Shows a picture of computed values on the notebook's web page. The function `picture` is
-    /// called only if the settings request pictures. Computations that are needed only for the
-    /// picture should therefore be part of this function.
+    /// called only if pictures are enabled in the settings. It should therefore include the
+    /// computations that only the picture needs.
     #[track_caller]
     pub fn draws(&mut self, _name: &str, picture: impl FnOnce() -> Picture) {
         let line = self.go_to_caller();
@@ -470,13 +471,13 @@ impl Notebook {
 
     /// Shows the product of the matrices `a`, of shape (rows, inner), and `b`, of shape (inner,
     /// columns), on the notebook's web page. For each element of the product, the page can show the
-    /// row of `a` and the column of `b` from which it is computed, together with their elementwise
-    /// products and the sum of these products.
+    /// row of `a` and the column of `b` that the element is computed from. It can also show their
+    /// elementwise products and the sum of these products.
     ///
     /// # Panics
     ///
-    /// Panics if the settings request pictures and the number of columns of `a` differs from the
-    /// number of rows of `b`.
+    /// Panics if pictures are enabled in the settings and `a` doesn't have as many columns as `b`
+    /// has rows.
     #[track_caller]
     pub fn multiplies(&mut self, name: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {
         let line = self.go_to_caller();
@@ -485,14 +486,14 @@ impl Notebook {
         }
     }
 
-    /// Returns the value of an input, which is a value in the notebook's code (such as a seed) that
-    /// the learner can change in the web page or the terminal. If the learner has entered a valid
-    /// value for the input called `name`, returns this value. Otherwise, returns `default`, the
+    /// Returns the value of the input called `name`. An input is a value in the notebook's code,
+    /// such as a seed, that the learner can change on the web page or in the terminal. If the
+    /// learner has entered a valid value, returns this value. Otherwise, returns `default`, the
     /// value in the original Python notebook.
     ///
     /// `bounds` limits what a learner may enter: the value of a number, the number of characters in
-    /// a text, or the number of elements in a matrix. The limits must be narrow enough for the
-    /// notebook to finish quickly with any allowed value.
+    /// a text, or the number of elements in a matrix. The limits must be narrow enough that the
+    /// notebook finishes quickly with any allowed value.
     #[track_caller]
     pub fn input<T: Input>(
         &mut self,
@@ -541,7 +542,8 @@ impl Notebook {
 
     /// Returns the value of an input that is a string, which the learner can change. The default
     /// value is `of_book` if the notebook uses the book's text, and `of_other` if it uses a
-    /// substitute for this text, because a word of one text may not occur in the other.
+    /// substitute for this text. There are two default values because a word of one text may not
+    /// occur in the other.
     #[track_caller]
     pub fn input_of_text(
         &mut self,
@@ -556,9 +558,9 @@ impl Notebook {
         text
     }
 
-    /// Shows a value that the crates of this workspace compute, and compares it with `printed`, the
-    /// output that the cell `_cell` of the original Python notebook prints (such as
-    /// `tensor([0.4306])`). The tolerance follows from the number of printed digits.
+    /// Shows a value that the crates of this workspace compute, and compares it with `printed`.
+    /// This is the output of the cell `_cell` in the original Python notebook, such as
+    /// `tensor([0.4306])`. The tolerance follows from the number of printed digits.
     #[track_caller]
     pub fn prints(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Printed, value, printed, None, None);
@@ -566,9 +568,9 @@ impl Notebook {
 
     /// Shows a value that the crates of this workspace compute, and compares it with the first
     /// `lines` lines of `printed`, the output of the original Python notebook. This method is
-    /// needed if the user has requested a shorter training run than the original one, which prints
-    /// fewer lines. `within` can contain a tolerance that replaces the tolerance derived from the
-    /// printed digits, together with the reason for the replacement.
+    /// needed if the user has requested fewer epochs of training, because a shorter training run
+    /// prints fewer lines. If `within` contains a tolerance and the reason for it, this tolerance
+    /// replaces the one derived from the printed digits.
     #[track_caller]
     pub fn prints_first(
         &mut self,
@@ -583,23 +585,23 @@ impl Notebook {
     }
 
     /// Shows a value that the notebook computes without the crates of this workspace, for example
-    /// with ndarray alone, and compares it with `printed`, the output of the original Python
-    /// notebook. Reports don't count this value among the values that our crates compute.
+    /// with ndarray alone. Compares this value with `printed`, the output of the original Python
+    /// notebook. Reports don't count it as a value that our crates compute.
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Shown, value, printed, None, None);
     }
 
     /// Shows a value and compares it with expected values that the original Python notebook doesn't
-    /// print. `figures` contains the expected values as PyTorch would print them, and `source`
-    /// tells learners where they come from. Reports don't count them among the values that the
-    /// original Python notebook prints.
+    /// print. `figures` contains these expected values in PyTorch's format, and `source` tells
+    /// learners where they come from. Reports don't count them as values that the original Python
+    /// notebook prints.
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
     }
 
-    /// Shows a value without comparing it with an expected output. Learners can add calls of this
+    /// Shows a value without comparing it with an expected output. Learners can add calls to this
     /// method to a notebook to see values that they compute themselves, as in
     /// `book.yours("entropy", &entropy)`.
     #[track_caller]
@@ -608,7 +610,7 @@ impl Notebook {
     }
 
     /// Shows the shape of an array, such as `torch.Size([2, 3])`, in a cell of the notebook. The
-    /// cell fails if the array doesn't have the expected shape `shape`.
+    /// cell fails if the array's shape isn't `shape`.
     #[track_caller]
     pub fn shape<S: ndarray::RawData, D: ndarray::Dimension>(
         &mut self,
@@ -634,9 +636,9 @@ impl Notebook {
         self.own(fault, agree.to_string());
     }
 
-    /// Shows the error message of an operation that is expected to fail, such as the product of two
-    /// matrices whose shapes don't match. The cell of the notebook fails if the operation succeeded
-    /// or if its error message doesn't contain `text`.
+    /// Shows the error message of an operation that is expected to fail, such as the multiplication
+    /// of two matrices whose shapes don't match. The cell of the notebook fails if the operation
+    /// succeeded, or if the error message doesn't contain `text`.
     #[track_caller]
     pub fn refuses<T, E: Display>(&mut self, _cell: &str, result: Result<T, E>, text: &str) {
         let error = result.err().map(|error| error.to_string());
@@ -646,10 +648,9 @@ impl Notebook {
         self.own(fault, error);
     }
 
-    /// Demonstrates a bug in the original document, such as a Python notebook of the book, by
-    /// showing two results: `wrong`, which the faulty code computes, under the title `bug`, and
-    /// `right`, which the corrected code computes, under the title `remedy`. The cell fails if the
-    /// two results are equal.
+    /// Demonstrates a bug in the original document, such as one of the book's Python notebooks, by
+    /// showing two results: the faulty code's result (`wrong`), titled `bug`, and the corrected
+    /// code's result (`right`), titled `remedy`. The cell fails if the two results are equal.
     #[track_caller]
     pub fn erratum(
         &mut self,
@@ -714,9 +715,9 @@ impl Notebook {
         assert!(before.is_none(), "the call of line {line} ran twice");
     }
 
-    /// Returns the line number, in the notebook's source file, at which the notebook called a
-    /// method of this type, and stores it in `at`. The line number identifies the call when the
-    /// results of the notebook are combined with its source code.
+    /// Stores the line number of the notebook's current call to a method of this type in `at`, and
+    /// returns it. This is the line number in the notebook's source file. It later shows which
+    /// result belongs to which line of the source code.
     #[track_caller]
     fn go_to_caller(&mut self) -> u32 {
         self.at = Location::caller().line();
@@ -724,19 +725,19 @@ impl Notebook {
     }
 }
 
-/// Path to the file that contains the story [`STORY`], which can be used in place of the book's
-/// text. The path is relative to the root of the repository. It is part of the code that learners
-/// see if a notebook reads this story.
+/// Path to the file that contains the story [`STORY`], relative to the root of the repository. A
+/// notebook can use this story as a substitute for the book's text. If it does, learners see this
+/// path in its code.
 const STORY_FILE: &str = "crates/tools/cli/data/the-answering-bell.txt";
 
-/// Returns the Rust code that reads the text file `path`. Learners see this code in a notebook in
-/// place of the call that returns the book's text.
+/// Returns Rust code that reads the text file `path`. Learners see this code in place of the
+/// notebook's call that returns the book's text.
 pub(crate) fn read_file(path: &str) -> String {
     format!("&std::fs::read_to_string({path:?})")
 }
 
-/// Describes in words what learners may enter for an input of a notebook. `bounds` is a range in
-/// Rust's syntax, and `unit` is the unit of its limits. For example, the range `..=1000` for the
+/// Returns a description of what learners may enter for an input of a notebook. `bounds` is a range
+/// in Rust syntax, and `unit` is the unit of its limits. For example, the range `..=1000` for the
 /// length of a text becomes `at most 1000 characters`.
 fn range_of<T: Input>(bounds: &str, unit: &str) -> String {
     match bounds

@@ -1,5 +1,5 @@
-//! Rust ports of the bonus notebooks for chapter 2, and of multihead-attention.ipynb, a bonus
-//! notebook for chapter 3 that applies attention to the batches of text from chapter 2.
+//! Rust ports of the bonus notebooks for chapter 2 and of one bonus notebook for chapter 3,
+//! multihead-attention.ipynb. The latter applies attention to the batches of text from chapter 2.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -32,10 +32,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 /// Rust port of dataloader.ipynb, which contains all of chapter 2's code in a single notebook.
 fn dataloader_summary(book: &mut Notebook) -> Result<()> {
     book.section("dataloader", "The Main Data Loading Pipeline Summarized");
-    // This cell performs all steps of chapter 2: it encodes the text as ids, cuts the ids into
-    // windows, replaces each id with a vector, and adds a vector for the id's position. A batch of
-    // eight windows with four tokens each becomes an array of shape (8, 4, 256), which is the input
-    // of a model.
+    // This cell performs all steps of chapter 2. It encodes the text as ids, cuts the ids into
+    // windows, and replaces each id with a vector. To each vector, it adds a second vector that
+    // represents the id's position. A batch of eight windows with four tokens each becomes an array
+    // of shape (8, 4, 256), which is the input of a model.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
@@ -44,8 +44,8 @@ fn dataloader_summary(book: &mut Notebook) -> Result<()> {
 
 /// Returns the embeddings of the first batch of a text, in an array of shape (8, 4, 256). The token
 /// embedding has a row for each token of GPT-2's vocabulary, and the position embedding has a row
-/// for each of 1,024 positions. The cells In \[2\] and In \[3\] of two bonus notebooks,
-/// dataloader.ipynb and multihead-attention.ipynb, contain this code.
+/// for each of 1,024 positions. This code comes from cells In \[2\] and In \[3\], which are the
+/// same in two of the book's bonus notebooks, dataloader.ipynb and multihead-attention.ipynb.
 fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -65,8 +65,8 @@ fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
 }
 
 /// Rust port of embeddings-and-linear-layers.ipynb. This notebook tests a special case of PyTorch's
-/// random numbers: the embedding layer needs 4 * 5 = 20 normal samples, which isn't a multiple of
-/// 16, so PyTorch draws the last 16 samples again.
+/// random numbers: the embedding layer needs 4 * 5 = 20 normal samples. Because 20 isn't a multiple
+/// of 16, PyTorch draws the last 16 samples again.
 fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     book.section(
         "embedding-vs-matmul",
@@ -116,9 +116,9 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     );
 
     // Next, we create a linear layer of the same size. Its weight matrix has the transposed shape,
-    // (5, 4), because a linear layer stores one row for each output. The linear layer's weights
-    // differ from the embedding layer's weights because they are drawn from a different
-    // distribution, with a smaller range.
+    // (5, 4), because a linear layer stores one row for each output. Its weights differ from those
+    // of the embedding layer, because they are drawn from a different distribution, with a smaller
+    // range.
     let seed = book.input("seed", 123, ..);
     let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -144,16 +144,16 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Rust port of dataloader-intuition.ipynb, in which the numbers from 0 to 1,000 take the place of
-/// a text. Each number is its own token id.
+/// Rust port of dataloader-intuition.ipynb, which uses the numbers from 0 to 1,000 instead of a
+/// text. Each number is its own token id.
 fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.section(
         "dataloader-intuition",
         "Data sampling with a sliding window with number data",
     );
-    // With a real text, it is hard to see what a data loader does. In this section, the numbers 0,
-    // 1, 2 and so on therefore take the place of a text, and each number is its own id. The numbers
-    // in a window then show the window's position.
+    // With a real text, it is hard to see what a data loader does. This section therefore uses the
+    // numbers 0, 1, 2 and so on instead of a text. Each number is its own id, so the numbers in a
+    // window show where the window begins and ends.
     let numbers = Corpus::from_ids((0..=1000).collect::<Vec<u32>>());
     let mut rng = TorchRng::manual_seed(123);
 
@@ -184,8 +184,8 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.prints("In [70]", &third_batch.input_ids, "tensor([[2, 3, 4, 5]])");
     book.prints("In [70]", &third_batch.target_ids, "tensor([[3, 4, 5, 6]])");
 
-    // The last window of targets ends with 1000, the last number in the list, so the last window of
-    // inputs ends with 999.
+    // The last window of targets ends with 1000, the last number in the list. The last window of
+    // inputs ends one number earlier, with 999.
     let last_batch = dataloader.epoch(&mut rng).last().context("a batch")??;
     book.prints(
         "In [71]",
@@ -208,7 +208,7 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
             4,
         )
     });
-    // In this cell, the stride is 4, which is also the length of a window. Each window therefore
+    // In this cell, the stride is 4, the same as the length of a window. Each window therefore
     // begins where the previous window ends, so no number is used as an input twice. Each batch
     // contains two windows. The output shows the last batch of an *epoch*, which is one pass over
     // all of the numbers:
@@ -232,9 +232,9 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         [ 997,  998,  999, 1000]])",
     );
 
-    // With `shuffle`, the data loader puts the windows in a new random order for each epoch, but
-    // the numbers in a window stay in order. With the same seed, PyTorch shuffles the windows in
-    // the same way.
+    // With `shuffle`, the data loader puts the windows in a new random order for each epoch. The
+    // numbers within a window stay in order. With the same seed, PyTorch's data loader puts the
+    // windows in the same order.
     rng.reseed(123);
     let shuffled = DataLoaderConfig {
         shuffle: true,
@@ -257,17 +257,16 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Rust port of multihead-attention.ipynb. The original notebook doesn't read the same text as
-/// chapter 2, whereas this port does. The results are the same, because the notebook prints only
-/// the shapes of arrays.
+/// Rust port of multihead-attention.ipynb. Unlike the original notebook, this port reads the same
+/// text as chapter 2. The results are the same, because the notebook prints only the shapes of
+/// arrays.
 fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     book.section(
         "multihead-attention",
         "Multi-head Attention Plus Data Loading",
     );
-    // The output of chapter 2 is the input of chapter 3. In this section, we apply multi-head
-    // attention to the batch of input vectors that we computed in the first section of this
-    // notebook.
+    // The output of chapter 2 is the input of chapter 3. This section applies multi-head attention
+    // to the batch of input vectors that we computed in the first section of this notebook.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
@@ -298,16 +297,17 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
 }
 
 /// Rust port of bpe-from-scratch.ipynb. The tokenizer in this notebook differs from GPT-2's
-/// tokenizer in two ways: during training, it counts pairs in the whole text, even across word
-/// boundaries, and it uses the token 256 for a space.
+/// tokenizer in two ways. During training, it counts pairs in the whole text, even across word
+/// boundaries. It also has a separate token for a space, with the id 256.
 fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     book.section(
         "bpe-from-scratch",
         "Byte Pair Encoding (BPE) Tokenizer From Scratch",
     );
     // Section 2.5 shows four merges of byte pair encoding. The goal of this section is to train a
-    // complete tokenizer on a story. Training starts from single bytes and joins the most frequent
-    // pair of adjacent pieces into a new piece, until the vocabulary has 1,000 pieces.
+    // complete tokenizer on a story. Training starts with single bytes. Each merge joins the most
+    // frequent pair of adjacent pieces into a new piece. Training ends when the vocabulary has
+    // 1,000 pieces.
     let text = book.the_verdict()?;
     book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_plain(");
     let bytes = (0..=255).map(|byte| vec![byte]);
@@ -326,9 +326,9 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     // pieces, training therefore needs 1,000 - 258 = 742 merges.
     book.prints("In [8]", &tokenizer.merges().len(), "742");
 
-    // To encode a word, the tokenizer joins the word's bytes by applying the merges that it learned
-    // during training. A frequent word becomes one piece, whereas a rare word consists of several
-    // pieces.
+    // To encode a word, the tokenizer starts with the word's bytes and applies the merges that it
+    // learned during training. A frequent word becomes one piece, whereas a rare word consists of
+    // several pieces.
     let input_text = "Jack embraced beauty through art and life.";
     let mut token_ids = Vec::new();
     for (number, word) in input_text.split(' ').enumerate() {
@@ -347,7 +347,7 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
 }
 
 /// Encodes a word in the same way as bpe-from-scratch.ipynb: merges pairs from left to right until
-/// no pair can be merged, regardless of the order in which the merges were learned.
+/// no pair can be merged. The order in which the merges were learned doesn't matter.
 ///
 /// In contrast, [`Bpe::encode`] first applies the merge that was learned first, as GPT-2's
 /// tokenizer does. The two methods produce different ids for `" and"` and `" life"`.

@@ -22,12 +22,12 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn unknown_words(book: &mut Notebook) -> Result<()> {
     book.section("ex2.1", "Byte pair encoding of unknown words");
-    // Task: encode the made-up words "Akwirw ier" with GPT-2's tokenizer, print the text of each
-    // id, and decode the list of ids.
+    // Task: encode the made-up words "Akwirw ier" with GPT-2's tokenizer. Print the text of each
+    // id, and then decode the whole list of ids.
 
     // Solution: GPT-2's vocabulary contains neither "Akwirw" nor " ier" (with a space at the
-    // beginning), so the tokenizer splits these words into smaller pieces. For the text in this
-    // cell, the number of ids is {count}.
+    // beginning), so the tokenizer splits these words into smaller pieces. The number of ids for
+    // the text in this cell is {count}.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
     let integers = tokenizer.encode(&text)?;
@@ -47,7 +47,7 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
     );
 
     // Conversely, encoding the text of a single token returns the token's id. This cell and the
-    // next ones demonstrate this for the six tokens of the two words in the task.
+    // next five show this for the six tokens of "Akwirw ier".
     book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
     // ...
     book.prints("In [6]", &tokenizer.encode("w")?, "[86]");
@@ -70,11 +70,11 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         "ex2.2",
         "Data loaders with different strides and context sizes",
     );
-    // Task: create two data loaders with a stride of 2, the first with windows of 2 tokens and the
-    // second with windows of 8 tokens. In each case, which ids do neighboring rows have in common?
+    // Task: create two data loaders with a stride of 2. The first has windows of 2 tokens, and the
+    // second has windows of 8 tokens. In each case, which ids do neighboring rows have in common?
     // Try to answer this before you look at the solution.
 
-    // Solution: each row of the batch is a window, and the shape of the batch is ({batch_size},
+    // Solution: each row of the batch is a window. The shape of the batch is ({batch_size},
     // {max_length}). {next_row}
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
@@ -105,8 +105,8 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         [ 402,  271]])",
     );
 
-    // If the windows are longer than the stride, they overlap. {overlap} (In Rust, `..config` means
-    // that all other fields have the same values as in `config`.)
+    // If the windows are longer than the stride, they overlap. {overlap} (In Rust, `..config`
+    // copies all other fields from `config`.)
     let config = DataLoaderConfig {
         max_length: book.input("max_length", 8, 1..=64),
         ..config

@@ -21,9 +21,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "ex3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
-    // Task: `SelfAttention_v2` stores its weights in linear layers, and `SelfAttention_v1` stores
-    // them as plain matrices. Copy the weights of a `SelfAttention_v2` into a `SelfAttention_v1` so
-    // that both give the same result. Hint: a linear layer stores its matrix transposed.
+    // Task: `SelfAttention_v2` stores its weights in linear layers, whereas `SelfAttention_v1`
+    // stores them as plain matrices. Copy the weights of a `SelfAttention_v2` into a
+    // `SelfAttention_v1`, so that both compute the same result. Hint: a linear layer stores its
+    // matrix transposed.
 
     // Solution: `SelfAttentionV1::try_from` copies the three matrices and transposes them.
     let six_words = array![
@@ -51,8 +52,7 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // The original `SelfAttentionV2`, from which the weights were copied, computes the same context
-    // vectors.
+    // The `SelfAttentionV2` whose weights were copied computes the same context vectors.
     let of_v2 = sa_v2.forward(&inputs)?;
     book.prints(
         "In [15]",
@@ -72,12 +72,13 @@ tensor([[-0.5337, -0.1051],
         "ex3.2",
         "Exercise 3.2: returning two-dimensional embedding vectors",
     );
-    // Task: make a `MultiHeadAttentionWrapper` with two heads return context vectors with two
-    // features instead of four. You may change only the arguments that you pass to its constructor.
+    // Task: a `MultiHeadAttentionWrapper` with two heads returns context vectors with four
+    // features. Make it return two features instead. You may change only the arguments that you
+    // pass to its constructor.
 
     // Solution: with `d_out: 1`, each of the two heads computes one feature. The output in the
-    // book's solution was computed by an earlier version of the class, which applied softmax to the
-    // columns of the scores instead of the rows (erratum B1). To reproduce this output, the cell
+    // book's solution comes from an earlier version of the class. That version applied softmax to
+    // the columns of the scores instead of the rows (erratum B1). To reproduce the output, the cell
     // makes the same mistake.
     let batch = stack![Axis(0), inputs, inputs]; // (batch, num_tokens, d_in)
     let config = AttentionConfig {
@@ -135,12 +136,12 @@ tensor([[-5.7399e-01,  2.2160e-01],
         "ex3.3",
         "Exercise 3.3: initializing GPT-2 size attention modules",
     );
-    // Task: create a multi-head attention module of the same size as in the smallest GPT-2 model:
-    // 12 heads, 768 input features, 768 output features, and a context length of 1,024 tokens. How
-    // many parameters does the module have?
+    // Task: create a multi-head attention module of the same size as the one in the smallest GPT-2
+    // model. It has 12 heads, 768 input features, 768 output features, and a context length of
+    // 1,024 tokens. How many parameters does the module have?
 
-    // Solution: the module consists of four matrices of 768 x 768 numbers and the bias of its
-    // output layer `out_proj`, which has 768 numbers. The total is {count:,} parameters.
+    // Solution: the module has four matrices of 768 x 768 numbers. In addition, its output layer
+    // `out_proj` has a bias of 768 numbers. The total is {count:,} parameters.
     book.value("count", 4 * 768 * 768 + 768);
     let config = AttentionConfig {
         d_in: 768,
@@ -155,9 +156,10 @@ tensor([[-5.7399e-01,  2.2160e-01],
     Ok(())
 }
 
-/// Returns the context vectors that an attention head computes if it has the bug described in
-/// erratum B1: softmax is applied to axis 1 of the scores, which have the shape (batch, num_tokens,
-/// num_tokens). As a result, the columns of the attention weights sum to 1 instead of the rows.
+/// Returns the context vectors of an attention head that has the bug described in erratum B1.
+/// Because of this bug, softmax is applied to axis 1 of the scores, which have the shape (batch,
+/// num_tokens, num_tokens). As a result, the columns of the attention weights sum to 1 instead of
+/// the rows.
 pub(crate) fn columns_normalised(head: &CausalAttention, x: &ArrayRef3<f32>) -> Array3<f32> {
     let queries = head.w_query.forward(x); // (batch, num_tokens, d_out)
     let keys = head.w_key.forward(x);

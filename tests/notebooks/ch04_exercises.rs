@@ -30,8 +30,9 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     // Task: count the parameters of the feed-forward network and of the attention module in a
     // transformer block. Which of the two has more parameters?
 
-    // Solution: not counting the normalization layers, the feed-forward network has {share:%} of
-    // the block's parameters. Change the sizes in the fields and compare this percentage.
+    // Solution: the feed-forward network has {share:%} of the block's parameters, not counting
+    // those of the normalization layers. Change the sizes in the input fields and see how this
+    // percentage changes.
     let n_heads = book.input("n_heads", 12, 1..=64);
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=768),
@@ -53,10 +54,10 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     });
     book.agrees("In [3]", &size.feed_forward, &total_params);
 
-    // If a token's vector has d features, the feed-forward network has two matrices with d x 4d
-    // numbers each, and the attention module has four matrices with d x d numbers each. Not
-    // counting the biases, the feed-forward network therefore has twice as many parameters as the
-    // attention module.
+    // If a token's vector has d features, the feed-forward network has two matrices of d x 4d
+    // numbers, which is 8d² numbers in total. The attention module has four matrices of d x d
+    // numbers, which is 4d². Not counting the biases, the feed-forward network therefore has twice
+    // as many parameters as the attention module.
     let total_params = block.att.num_parameters();
     book.prints(
         "In [4]",
@@ -71,8 +72,8 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     // need?
 
     // Solution: only the configuration changes. The cells compute the number of parameters from the
-    // configuration instead of creating the models, because the largest model would take about 6
-    // GiB of memory. The first cells show the small model for comparison.
+    // configuration. They don't create the models, because the largest model would take about 6 GiB
+    // of memory. The first cells show the small model for comparison.
     let small = GptConfig::GPT2_124M.size()?;
     book.prints(
         "In [6] gpt2-small",
@@ -155,8 +156,8 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
 fn dropout_rates(book: &mut Notebook) -> Result<()> {
     book.section("ex4.3", "Using separate dropout parameters");
     // Task: give the model three dropout rates instead of one. The first rate is for the
-    // embeddings, the second for the attention weights, and the third for the outputs of a block's
-    // two halves, before these outputs are added to the shortcuts.
+    // embeddings, and the second is for the attention weights. The third is for the outputs of a
+    // block's two halves, before these outputs are added to the shortcuts.
 
     // Solution: `DropRates` has a field for each of the three rates. If all three rates are equal,
     // the model computes the same logits as with a single rate.
@@ -198,8 +199,8 @@ fn dropout_rates(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the logits, of shape (1, 4, 50), that a small model with these dropout rates computes
-/// during training. The seed determines its weights and dropout masks.
+/// Returns the logits that a small model with these dropout rates computes during training, in an
+/// array of shape (1, 4, 50). The seed determines the model's weights and dropout masks.
 fn logits(seed: u64, drop_rates: DropRates) -> Result<Array3<f32>> {
     let config = GptConfig {
         vocab_size: 50,

@@ -1,5 +1,5 @@
-//! Translation of chapter 5's exercise-solutions.ipynb. Exercises 5.3 and 5.4 need the trained
-//! model, so their solutions are in ch05_training.rs.
+//! Rust port of chapter 5's exercise-solutions.ipynb. Exercises 5.3 and 5.4 need the trained model,
+//! so their solutions are in ch05_training.rs.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -20,15 +20,15 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "ex5.1",
         "Temperature-scaled softmax scores and sampling probabilities",
     );
-    // Task: draw a word a thousand times at each of the temperatures 1, 0.1 and 5, and count how
-    // often each word is drawn. How often is the word "pizza" drawn at the highest temperature? How
-    // could you predict this count without drawing words?
+    // Task: draw a thousand words at each of the temperatures 1, 0.1 and 5, and count how often
+    // each word is drawn. How often is the word "pizza" drawn at the highest temperature? How could
+    // you predict this count without drawing any words?
 
     // Solution: at temperature 1, the word "pizza" is drawn {pizza} times in a thousand draws.
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
-    // The list of counts has a line for each word up to the one with the largest id that was drawn.
-    // Words with larger ids are left out, as in the result of PyTorch's `bincount`.
+    // The list of counts has a line for each word, up to the drawn word with the largest id. Words
+    // with larger ids are left out, as in the result of PyTorch's `bincount`.
     let drawn = |probas| {
         let mut sampled_ids = sampled_tokens(probas);
         while sampled_ids.last() == Some(&0) {
@@ -91,9 +91,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 103 x you",
     );
 
-    // In a thousand draws, the expected count of "pizza" is a thousand times its probability, which
-    // is {probability:.3}. Because the draws are random, the actual count, {pizza_hotter}, usually
-    // differs from the expected count.
+    // The probability of "pizza" is {probability:.3}. In a thousand draws, its expected count is a
+    // thousand times this number. The actual count, {pizza_hotter}, usually differs from the
+    // expected count, because the draws are random.
     let pizza_idx = 6;
     book.value("probability", hotter[pizza_idx]);
     book.prints("In [4]", &hotter[pizza_idx], "tensor(0.0430)");

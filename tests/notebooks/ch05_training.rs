@@ -1,12 +1,12 @@
-//! Translation of ch05.ipynb, section 5.2: ten epochs of training with seed 123, and the text that
-//! the trained model generates.
+//! Rust port of section 5.2 of ch05.ipynb, in which the model is trained for ten epochs with seed
+//! 123 and then generates text.
 //!
-//! Cells are numbered as in revision 27d52d6 of the book's repository, which is the last revision
+//! Cells are numbered as in revision 27d52d6 of the book's repository. This is the last revision
 //! whose outputs were computed on a CPU.
 //!
-//! The token ids that the model generates are compared with ids from PyTorch: we ran the same
-//! training loop in PyTorch 2.4, with the dropout masks of [`Build::Portable`]. Decoded, these ids
-//! give the text that the book prints.
+//! The token ids that the model generates are compared with ids from PyTorch. We obtained these by
+//! running the same training loop in PyTorch 2.4 with the dropout masks of [`Build::Portable`].
+//! Decoded, they give the text that the book prints.
 
 use anyhow::Result;
 use dataloader::DataLoader;
@@ -37,7 +37,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Settings of a training run, which trains either the book's model or the small model of section
+/// Settings for a training run, which trains either the book's model or the small model of section
 /// 5.2.
 struct Run {
     is_small: bool,
@@ -49,8 +49,8 @@ struct Run {
     start_context: String,
 }
 
-/// Returns the settings of the book's training run. `config` is the configuration of the model that
-/// is trained.
+/// Returns the settings for the book's training run. `config` is the configuration of the model to
+/// train.
 fn run_of_book(text: &str, config: GptConfig) -> Result<Run> {
     let tokenizer = Gpt2Tokenizer::new();
     Ok(Run {
@@ -80,8 +80,7 @@ fn small_run(text: &str) -> Result<Run> {
     })
 }
 
-/// A trained model, together with everything that is needed to generate text or to continue the
-/// training.
+/// A trained model, together with everything needed to generate text or to continue training.
 struct Trained {
     model: GptModel,
     optimizer: AdamW,
@@ -101,7 +100,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
     book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
     // The picture shows the losses that the book prints. The training loss falls below 0.5. The
     // validation loss is lowest in epoch 7 and then rises, because the model overfits. (The number
-    // in parentheses after each step is the number of tokens that the model has read so far.)
+    // in parentheses after each step is the number of tokens read so far.)
     book.draws("Losses that the book prints", || {
         let rows: Vec<f64> = numbers(LOSSES).iter().map(|(number, _)| *number).collect();
         losses(&[], rows.chunks(4), 512)
@@ -168,9 +167,9 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         printout.losses.len(),
         Some((5e-3, ROUNDING_GROWS)),
     );
-    // The function `train_model_simple` also returns a list of the training losses and a list of
-    // the validation losses. This cell checks that the two lists contain the same losses as the
-    // output of In [27] above.
+    // The function `train_model_simple` also returns two lists, one of the training losses and one
+    // of the validation losses. This cell checks that they contain the same losses as the output of
+    // In [27] above.
     let [train_losses, val_losses] = [history.train_losses, history.val_losses].map(Array1::from);
     let lists = stack![Axis(1), train_losses, val_losses];
     book.agrees("the lists", &printout.losses().slice(s![.., 2..]), &lists);
@@ -228,8 +227,9 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
 
     book.section("5.3.3", "Modifying the text generation function");
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
-    // With a temperature and top-k sampling (sections 5.3.1 and 5.3.2), each token is drawn from
-    // the {top_k} most probable tokens, so the generated text is no longer a sentence of the story.
+    // With a temperature and top-k sampling (sections 5.3.1 and 5.3.2), the model draws each token
+    // at random from the {top_k} most probable tokens. The generated text is therefore usually no
+    // longer a sentence of the story.
     let mut rng = TorchRng::manual_seed(123);
     let sampling = BookSampling {
         max_new_tokens: book.input("max_new_tokens", 15, 1..=100),
@@ -256,16 +256,16 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     // Task: find settings with which `generate` returns the same text in every run.
 
     // Solution: at temperature 0, `generate` always chooses the token with the largest logit and
-    // doesn't draw random numbers. With every seed, it therefore returns the same text, which is
-    // the text that In [29] printed. Top-k sampling with k = 1 has the same effect.
+    // doesn't draw random numbers. It therefore returns the same text with every seed: the text
+    // that In [29] printed. Top-k sampling with k = 1 has the same effect.
     let sampling = BookSampling {
         max_new_tokens: 25,
         top_k: None,
         temperature: 0.0,
         ..sampling
     };
-    // In the book's solution, the cell In [9] repeats the cell In [8]. Both of them print the same
-    // text as In [29] above.
+    // In the book's solution, cell In [9] repeats cell In [8]. Both print the same text as In [29]
+    // above.
     let without_chance = generate(&model, idx, sampling, &mut rng)?;
     book.agrees("In [8]", &without_chance, &token_ids);
 
@@ -273,8 +273,8 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     // Task: continue the training for one more epoch.
 
     // Solution: the training loop runs again with the same model and the same optimizer. A new
-    // optimizer wouldn't do, because the optimizer stores two running means for each weight, which
-    // the training needs to continue.
+    // optimizer wouldn't do, because training needs the two running means that the old optimizer
+    // stores for each weight.
     let mut rng = TorchRng::manual_seed(123);
     let mut printout = Printout::new(&start_context, tokenizer);
     printout.is_quiet = model.config().n_layers == 1; // the small model has a single block
@@ -330,8 +330,8 @@ impl<'a> Printout<'a> {
         }
     }
 
-    /// Records an event of the training run. If the event contains the losses of an evaluation, and
-    /// `is_quiet` is false, also prints them to standard error.
+    /// Records an event of the training run. If the event contains the losses of an evaluation and
+    /// `is_quiet` is false, also prints these losses to standard error.
     fn add(&mut self, event: Event<'_>) {
         match event {
             Event::Batch { loss } => self.batch_losses.push(loss),
@@ -376,10 +376,10 @@ impl<'a> Printout<'a> {
     }
 }
 
-/// Returns the book's chart of the training and the validation loss, with the loss of each batch in
+/// Returns the book's chart of the training and validation losses, with the loss of each batch in
 /// the background. Each of the `rows` contains the epoch, the step, the training loss and the
-/// validation loss of an evaluation. Each tick label on the horizontal axis contains a step and the
-/// number of tokens that the model has read up to this step.
+/// validation loss of one evaluation. On the horizontal axis, each tick label contains a step and
+/// the number of tokens that the model has read up to this step.
 fn losses(
     batches: &[f32],
     rows: impl Iterator<Item = impl AsRef<[f64]>>,
@@ -455,7 +455,8 @@ Every effort moves you know,\" was one of the axioms he had been the tips of a s
 Every effort moves you?\"  \"Yes--quite insensible to the irony. She wanted him vindicated--and by me!\"  He laughed again, and threw back the window-curtains, I had the donkey. \"There were days when I
 Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed luncheon-table, when, on a later day, I had again run over from Monte Carlo; and Mrs. Gis";
 
-/// Token IDs of the samples that PyTorch generates, one line for each epoch, including the prompt.
+/// Token IDs of the samples that PyTorch generates, including the prompt. There is one line for
+/// each epoch.
 const IDS: &str = "\
 6109 3626 6100 345 11 11 11 11 11 11 11 11 11 11 11 11 13 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198
 6109 3626 6100 345 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 11 290 11 290 11
