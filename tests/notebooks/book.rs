@@ -217,8 +217,8 @@ pub struct LeftOut {
     /// Name of the cell in the original Python notebook that prints the omitted values, such as `In
     /// [36]`.
     pub cell: String,
-    /// Number of values that the original Python notebook prints but the Rust port doesn't compute
-    /// or compare.
+    /// Number of values that the original Python notebook prints but that the Rust port doesn't
+    /// compute or compare.
     pub figures: usize,
     /// Explanation, shown to learners, of why the Rust port doesn't compute these values of the
     /// original Python notebook or doesn't compare its own values with them.

@@ -14,7 +14,7 @@ use regex::Regex;
 use crate::book::{InputValue, LeftOut, Notebook, Outcome};
 use crate::source::{Call, calls, undented, without_lints};
 
-/// A part of a notebook that learners see in a web page or a terminal, such as a heading, a
+/// A part of a notebook that learners see on a web page or in a terminal, such as a heading, a
 /// paragraph of prose, or a cell. A notebook is a Rust port of one of the book's Python notebooks.
 pub enum Part {
     /// The heading that begins a section of the notebook.
@@ -24,31 +24,31 @@ pub enum Part {
         /// Title that the section has in the original Python notebook.
         title: String,
     },
-    /// The introduction of a notebook, which consists of its goal, its prerequisites and the time
-    /// that it takes to read the notebook.
+    /// The introduction of a notebook: its goal, its prerequisites and its reading time.
     Intro(Intro),
-    /// Prose: text that explains the notebook to learners, written as `//` comments in its source
-    /// code. This variant contains only prose that doesn't explain the code of a particular cell.
+    /// Prose: text that explains the notebook to learners. It is written as `//` comments in the
+    /// notebook's source code. This variant contains only prose that doesn't explain the code of a
+    /// particular cell.
     Prose {
-        /// Line number of the first call of a [`Notebook`] method after the prose, in the
-        /// notebook's source file.
+        /// Line number, in the notebook's source file, of the first [`Notebook`] method call after
+        /// the prose.
         line: u32,
-        /// The prose, without the slashes of the `//` comments in which it is written. Empty lines
-        /// separate its paragraphs.
+        /// The prose, without the slashes of the `//` comments. Empty lines separate its
+        /// paragraphs.
         text: String,
     },
     /// A question that the notebook asks the learner about a section, together with its answer.
     Question {
-        /// Line number of the call that asks the question, in the notebook's source file.
+        /// Line number, in the notebook's source file, of the call that asks the question.
         line: u32,
         /// Text of the question that the learner should answer.
         question: String,
-        /// Answer to the question. In a web page, the answer is hidden until the learner opens it.
+        /// Answer to the question. On a web page, the answer is hidden until the learner opens it.
         answer: String,
     },
-    /// A drawing that consists of text, such as a diagram of array shapes.
+    /// A diagram that is drawn with text characters, for example of array shapes.
     Sketch {
-        /// Line number of the call that shows the drawing, in the notebook's source file.
+        /// Line number, in the notebook's source file, of the call that shows the drawing.
         line: u32,
         /// Title of the drawing, which learners see.
         name: String,
@@ -59,26 +59,27 @@ pub enum Part {
     Listing {
         /// Path to the source file that contains the item, relative to the root of the repository.
         path: String,
-        /// Beginning of the first line of the item, such as `pub fn generate(`. The item is found
-        /// in the source file by searching for this text.
+        /// Beginning of the item's first line, such as `pub fn generate(`. The item is found by
+        /// searching the source file for this text.
         start: String,
     },
     /// A picture of values that the notebook computes, such as attention weights.
     Figure {
         /// Title of the picture, which learners see.
         name: String,
-        /// Line number of the call that draws the picture, in the notebook's source file.
+        /// Line number, in the notebook's source file, of the call that draws the picture.
         line: u32,
-        /// HTML of the picture, which the web page of the notebook shows. It is `None` if the
-        /// settings didn't request pictures, or if the run ended before the notebook drew the
-        /// picture.
+        /// HTML of the picture, which is shown on the notebook's web page. This is `None` if
+        /// pictures aren't enabled in the settings, or if the run ended before the notebook drew
+        /// the picture.
         html: Option<String>,
     },
-    /// A cell: a value that the notebook shows to learners and may compare with the output of the
-    /// original Python notebook, together with the code that computes this value.
+    /// A cell: a value that the notebook shows to learners, together with the code that computes
+    /// this value. The notebook may compare the value with the output of the original Python
+    /// notebook.
     Cell(Box<Cell>),
-    /// A note that tells learners about values that the original Python notebook prints but that
-    /// its Rust port doesn't compute or doesn't compare.
+    /// A note to learners about values that the original Python notebook prints but that the Rust
+    /// port doesn't compute or compare.
     LeftOut(LeftOut),
 }
 
@@ -86,22 +87,22 @@ pub enum Part {
 /// should know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intro {
-    /// Goal of the notebook, which is shown to learners at its beginning.
+    /// Goal of the notebook, shown to learners at the top of the notebook.
     pub goal: String,
-    /// What learners should know before they begin the notebook, such as the contents of earlier
+    /// What learners should know before they start the notebook, such as the contents of earlier
     /// chapters.
     pub prerequisites: String,
     /// Time in minutes that reading the notebook takes.
     pub minutes: String,
 }
 
-/// Text of the comment `// ...`, which marks a cell of a notebook as a continuation of the previous
+/// Text of the comment `// ...`, which marks a notebook cell as a continuation of the previous
 /// cell. Such a cell needs no explanation of its own, so learners see only its code and its value.
 const CONTINUES: &str = "...";
 
-/// A cell of a notebook, which is a Rust port of one of the book's Python notebooks: a value that
-/// the notebook shows to learners, the code that computes this value, an explanation, and the
-/// result of comparing the value with the output of the original Python notebook. If a cell of the
+/// A cell of a notebook, which is a Rust port of one of the book's Python notebooks. The cell
+/// consists of a value shown to learners, the code that computes this value, an explanation, and
+/// the result of comparing the value with the output of the Python notebook. If a cell of the
 /// Python notebook prints several values, the Rust port has a separate `Cell` for each of them.
 pub struct Cell {
     /// Number of the section that contains the cell, such as `3.6.2`.
@@ -110,39 +111,39 @@ pub struct Cell {
     pub title: String,
     /// Name of the corresponding cell in the original Python notebook, such as `In [36]`.
     pub cell: String,
-    /// Name of this `Cell`, which is unique within its section. If a cell of the original Python
-    /// notebook, such as `In [36]`, prints several values, the `Cell` with the first value also has
-    /// the name `In [36]`, the next `Cell` has the name `In [36] (2)`, and so on.
+    /// Name of this `Cell`, which is unique within its section. For example, if the cell `In [36]`
+    /// of the original Python notebook prints several values, the `Cell` for the first value is
+    /// also named `In [36]`, the next one is named `In [36] (2)`, and so on.
     pub name: String,
-    /// Line number, in the notebook's source file, of the call that shows or compares the value of
-    /// the cell, such as `book.prints(…)`.
+    /// Line number, in the notebook's source file, of the call that shows the cell's value, such as
+    /// `book.prints(…)`.
     pub line: u32,
-    /// Explanation that tells learners what the cell computes and why. It is the text of the
-    /// comment before the cell's code. It is empty if there is no comment, or if the comment only
-    /// marks the cell as a continuation of the previous cell.
-    pub about: String,
-    /// Whether learners are told what the cell computes, or don't need to be told. This is true if
-    /// there is a comment or other prose before the cell's code, or if the cell is marked as a
+    /// Explanation of what the cell computes and why. It is the text of the comment before the
+    /// cell's code. It is empty if there is no comment, or if the comment only marks the cell as a
     /// continuation of the previous cell.
+    pub about: String,
+    /// Whether the cell has an introduction or doesn't need one. This is true if there is a comment
+    /// or other prose before the cell's code, or if the cell is marked as a continuation of the
+    /// previous cell.
     pub is_introduced: bool,
-    /// Code of the cell that the web page or the terminal shows to learners: all code since the end
-    /// of the previous cell, followed by the expression whose value the cell shows.
+    /// Code of the cell, as shown to learners. It contains all code since the end of the previous
+    /// cell, followed by the expression whose value the cell shows.
     pub code: String,
-    /// Inputs that the cell's code reads, which are values (such as a seed) that learners can
+    /// Inputs that the cell's code reads. An input is a value, such as a seed, that learners can
     /// change.
     pub inputs: Vec<InputValue>,
     /// Output that the original Python notebook prints for the cell, such as `tensor([2., 0.])`, or
-    /// `None` if it prints nothing. This output is a string literal in the source code of the Rust
+    /// `None` if it prints nothing. The output is a string literal in the source code of the Rust
     /// port, so it is available even if the cell hasn't run.
     pub printed: Option<String>,
-    /// Outcome of the cell in a run of the notebook: the computed value and the result of its
-    /// comparison, or the reason why the cell wasn't computed.
+    /// Outcome of the cell in a run of the notebook. It contains either the computed value and the
+    /// result of its comparison, or the reason that the cell wasn't computed.
     pub outcome: Outcome,
 }
 
 impl Cell {
-    /// Returns true if `name`, which can come from a link in a web page or from the command line,
-    /// refers to this `Cell`. It can be the name of a cell of the original Python notebook, such as
+    /// Returns true if `name` refers to this `Cell`. `name` can come from a link on a web page or
+    /// from the command line. It can be the name of a cell of the original Python notebook, such as
     /// `In [36]`, the unique name of this `Cell`, such as `In [36] (2)`, or the number of the
     /// section, such as `3.6.2`.
     pub fn is_called(&self, name: &str) -> bool {
@@ -156,20 +157,18 @@ impl Cell {
     }
 }
 
-/// Splits the source code of a notebook into the parts that learners see, such as prose and cells,
-/// and combines the parts with the results of a run, which are stored in `book`. If the run ended
-/// before it reached a cell, so that `book` contains no result for it, the cell's outcome gives the
-/// reason.
+/// Splits the source code of a notebook into the parts that learners see, such as prose and cells.
+/// Combines these parts with the results of a run, which are stored in `book`. If the run ended
+/// before reaching a cell, `book` has no result for that cell, and the cell's outcome says why.
 ///
-/// The code that learners see in a cell of the notebook consists of everything since the previous
-/// cell in the same function, except for the calls that show other parts of the notebook, such as
-/// headings and pictures.
+/// The code that learners see in a cell contains everything since the previous cell in the same
+/// function. It doesn't contain the calls that show other parts of the notebook, such as headings
+/// and pictures.
 ///
 /// # Panics
 ///
-/// Panics if `book` contains a result for a line number at which the notebook's source code doesn't
-/// call a method of `book`, for example because `source` isn't the source code of the notebook that
-/// was run.
+/// Panics if `book` contains a result for a line of `source` that doesn't call a method of `book`.
+/// This happens, for example, if `source` isn't the source code of the notebook that was run.
 pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     let changed = std::mem::take(&mut book.code);
     let mut parts = Vec::new();
@@ -291,10 +290,10 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     parts
 }
 
-/// Names of the [`Notebook`] methods that show a part of the notebook other than a cell, such as a
-/// heading or a picture. If a comment in the notebook's code precedes a call of such a method,
-/// learners see the comment as a paragraph of its own. Otherwise, they see it as the explanation of
-/// the next cell.
+/// Names of the [`Notebook`] methods that show parts of a notebook other than cells, such as
+/// headings and pictures. If a call to one of these methods is preceded by a comment in the
+/// notebook's code, learners see the comment as a separate paragraph. Otherwise, they see it as the
+/// explanation of the next cell.
 const IS_PART: [&str; 7] = [
     "section",
     "asks",
@@ -305,10 +304,10 @@ const IS_PART: [&str; 7] = [
     "leaves_out",
 ];
 
-/// Returns the part of `code` that belongs to the body of the last function in it, which is
-/// everything after the last unindented line. `code` is a piece of a notebook's source code, such
-/// as the code between two cells. It can contain the end of one function and the signature of the
-/// next one, which learners shouldn't see as the code of a cell.
+/// Returns everything after the last unindented line of `code`, which is a piece of a notebook's
+/// source code, such as the code between two cells. `code` can contain the end of one function and
+/// the signature of the next. Learners shouldn't see these in a cell, so only the code in the body
+/// of the last function is returned.
 fn inside(code: &str) -> &str {
     static OUTSIDE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
@@ -317,9 +316,8 @@ fn inside(code: &str) -> &str {
         .map_or(code, |outside| &code[outside.end()..])
 }
 
-/// Removes the comment lines at the end of `code`, a piece of a notebook's source code, and returns
-/// their text, which learners see as prose. Wherever the comment contains an empty line, a new
-/// paragraph begins.
+/// Removes the comment lines at the end of `code`, a piece of a notebook's source code. Returns
+/// their text, which learners see as prose. An empty line in the comment begins a new paragraph.
 fn take_prose(code: &mut String) -> String {
     let lines: Vec<&str> = inside(code).split_inclusive('\n').collect();
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
@@ -332,8 +330,8 @@ fn take_prose(code: &mut String) -> String {
     prose
 }
 
-/// Returns the text of the comment lines of a notebook without the slashes, so that it can be shown
-/// as prose. Empty comment lines separate the paragraphs of the text.
+/// Returns the text of a notebook's comment lines without the slashes, so that it can be shown as
+/// prose. Empty comment lines separate the paragraphs.
 fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let texts = lines.map(|line| line.trim_start().trim_start_matches("//").trim());
     undented(&texts.collect::<Vec<_>>().join("\n"))

@@ -1,6 +1,6 @@
 //! Demonstrates the bugs that we found in the book's companion notebooks and in other documents
-//! about the book. For each bug that affects a computation, this notebook runs both the faulty code
-//! and the corrected code and shows both results. docs/errata.md lists all bugs, including those
+//! about the book. If a bug affects a computation, this notebook runs both the faulty code and the
+//! corrected code and shows both results. The file docs/errata.md lists all bugs, including those
 //! that don't affect a computation.
 
 use anyhow::{Context, Result};
@@ -324,8 +324,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the largest absolute difference between the logits in `one` and the logits in `other`
-/// for the first token of the first text in a batch. Both arrays have the shape (batch, tokens,
+/// Returns the largest absolute difference between two arrays of logits for the first token of the
+/// first text in a batch. Both arrays, `one` and `other`, have the shape (batch, tokens,
 /// vocabulary).
 fn first_moves(one: &Array3<f32>, other: &Array3<f32>) -> f32 {
     let moved = (one - other).slice_move(s![0, 0, ..]);

@@ -1,8 +1,7 @@
-//! Short functions that implement the formulas of chapters 3 to 5 of the book. The notebooks, which
-//! are Rust ports of the book's Python notebooks, show the source code of these functions to
-//! learners. Unlike the corresponding functions in our crates, these functions don't check their
-//! arguments. The tests in this file check that they return the same results as the functions in
-//! our crates.
+//! Short functions that implement the formulas of chapters 3 to 5 of the book. The Rust ports of
+//! the book's Python notebooks show the source code of these functions to learners. Unlike the
+//! corresponding functions in our crates, these functions don't check their arguments. The tests in
+//! this file check that both versions return the same results.
 
 use attention::{AttentionError, CausalAttention};
 use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, concatenate};
@@ -16,17 +15,17 @@ pub(crate) fn softmax_naive(scores: &ArrayRef1<f32>) -> Array1<f32> {
     &exponentials / exponentials.sum()
 }
 
-/// Returns the softmax of attention scores or logits, which turns them into weights whose sum is 1:
-/// the weight of each score is `e^score` divided by the sum of `e^score` over all scores.
+/// Returns the softmax of attention scores or logits, which turns them into weights that sum to 1.
+/// The weight of each score is `e^score` divided by the sum of `e^score` over all scores.
 pub(crate) fn softmax(scores: &ArrayRef1<f32>) -> Array1<f32> {
     let largest = scores.fold(f32::NEG_INFINITY, |largest, &score| largest.max(score));
     let exponentials = (scores - largest).exp(); // no exponential is larger than 1
     &exponentials / exponentials.sum()
 }
 
-/// Returns the attention weights for the given attention scores, which have one row per query:
-/// divides the scores by the square root of `d_k`, the length of a key vector, and applies softmax
-/// to each row.
+/// Returns the attention weights for the given attention scores, which have one row per query.
+/// Divides the scores by the square root of `d_k`, the length of a key vector, and then applies
+/// softmax to each row.
 pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32> {
     let mut weights = scores / (d_k as f32).sqrt();
     for mut row in weights.rows_mut() {
@@ -36,9 +35,9 @@ pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32>
     weights
 }
 
-/// Applies the causal mask to attention scores: sets a score to minus infinity if its key comes
-/// after its query in the text, so that no token can attend to later tokens. The scores have one
-/// row per query and one column per key.
+/// Applies the causal mask to attention scores, which have one row per query and one column per
+/// key. If a key comes after its query in the text, the score is set to minus infinity, so that no
+/// token can attend to later tokens.
 pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
     for ((query, key), score) in scores.indexed_iter_mut() {
         if key > query {
@@ -48,8 +47,8 @@ pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
     scores
 }
 
-/// Applies dropout to a matrix: sets each number to 0 with probability `p`, and divides the
-/// remaining numbers by `1 - p`.
+/// Applies dropout to a matrix. Each number is set to 0 with probability `p`, and the remaining
+/// numbers are divided by `1 - p`.
 pub(crate) fn dropout(mut x: Array2<f32>, p: f64, rng: &mut TorchRng) -> Array2<f32> {
     let kept = rng.keep_mask_plain(x.len(), p);
     for (number, kept) in x.iter_mut().zip(kept) {
@@ -62,8 +61,8 @@ pub(crate) fn dropout(mut x: Array2<f32>, p: f64, rng: &mut TorchRng) -> Array2<
     x
 }
 
-/// The self-attention module of listing 3.1 in the book, `SelfAttention_v1`, with three trainable
-/// matrices that turn each token into a query, a key and a value.
+/// The self-attention module `SelfAttention_v1` of listing 3.1 in the book. Its three trainable
+/// matrices turn each token into a query, a key and a value.
 pub(crate) struct SelfAttentionV1 {
     w_query: Array2<f32>, // (d_in, d_out)
     w_key: Array2<f32>,
@@ -109,8 +108,8 @@ pub(crate) fn causal_attention(
 }
 
 /// Returns the context vectors that `MultiHeadAttentionWrapper.forward` (listing 3.4 in the book)
-/// computes for a batch of texts. Each attention head computes context vectors of its own, which
-/// are then concatenated along the feature axis.
+/// computes for a batch of texts. Each attention head computes its own context vectors, which are
+/// then concatenated along the feature axis.
 pub(crate) fn side_by_side(
     heads: &[CausalAttention],
     x: &ArrayRef3<f32>, // (batch, num_tokens, d_in)
@@ -122,9 +121,9 @@ pub(crate) fn side_by_side(
     Ok(context_vecs) // (batch, num_tokens, heads x d_out)
 }
 
-/// Returns the result of `ExampleDeepNeuralNetwork.forward` (listing 4.5 in the book): applies
-/// several linear layers, each followed by a GELU. If `use_shortcut` is true, the input of each
-/// layer is added to the layer's output, provided that both have the same shape.
+/// Returns the result of `ExampleDeepNeuralNetwork.forward` (listing 4.5 in the book), which
+/// applies several linear layers, each followed by a GELU. If `use_shortcut` is true, the input of
+/// each layer is added to the layer's output, provided that both have the same shape.
 pub(crate) fn deep_network(
     layers: &[Linear],
     use_shortcut: bool,
@@ -156,14 +155,14 @@ pub(crate) fn cross_entropy_backward(logits: &ArrayRef1<f32>, target: usize) -> 
     d_logits
 }
 
-/// Returns the probabilities from which the next token is sampled: the softmax of the logits after
-/// division by the temperature. A low temperature favors the most probable tokens.
+/// Returns the probabilities from which the next token is sampled. They are the softmax of the
+/// logits divided by the temperature. A low temperature favors the most probable tokens.
 pub(crate) fn softmax_with_temperature(logits: &ArrayRef1<f32>, temperature: f32) -> Array1<f32> {
     softmax(&(logits / temperature))
 }
 
-/// Applies top-k sampling to the logits for the next token: replaces each logit that is smaller
-/// than the `k`-th largest with minus infinity, so that its token has the probability 0.
+/// Applies top-k sampling to the logits for the next token. Each logit that is smaller than the
+/// `k`-th largest is replaced with minus infinity, so that its token has the probability 0.
 pub(crate) fn top_k_filter(logits: &ArrayRef1<f32>, k: usize) -> Array1<f32> {
     let mut sorted = logits.to_vec();
     sorted.sort_by(|one, other| other.total_cmp(one)); // in descending order

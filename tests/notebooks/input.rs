@@ -8,27 +8,27 @@ use std::fmt::Display;
 use anyhow::{Result, anyhow, ensure};
 use ndarray::Array2;
 
-/// Trait of the types that an input of a notebook can have, such as `u64` for a seed or [`Array2`]
-/// for a matrix. An input is a value in the notebook's code that learners can change by entering a
-/// text, which [`Input::read`] parses.
+/// A trait for types that can be used as inputs of a notebook, such as `u64` for a seed or
+/// [`Array2`] for a matrix. An input is a value in the notebook's code that learners can change by
+/// typing in text, which [`Input::read`] parses.
 pub trait Input: Sized {
-    /// Type of the size that [`Input::size`] returns and of the bounds within which this size must
-    /// lie, such as `usize` for the number of characters in a text.
+    /// The type of an input's size, which [`Input::size`] returns. The limits of this size have the
+    /// same type. For text, for example, this is `usize`, because the size is the number of
+    /// characters.
     type Size: PartialOrd + Display;
 
-    /// Unit of an input's size, for messages such as `at most 1000 characters`. It begins with a
-    /// space, as in ` characters`. It is empty for numbers and Boolean values, whose size is the
-    /// value itself.
+    /// Unit of an input's size, used in messages such as `at most 1000 characters`. It begins with
+    /// a space, as in ` characters`. It is empty for numbers and Boolean values, because their size
+    /// is the value itself.
     const UNIT: &str;
 
-    /// Words that tell learners what they may enter for an input if the notebook doesn't limit its
-    /// value.
+    /// Description of what learners may enter for an input whose value isn't limited.
     const ANY: &str = "any value";
 
-    /// Returns the size of the value that a learner entered for an input. The notebook specifies
-    /// bounds for this size, and a value outside the bounds is rejected. The size of a number or a
+    /// Returns the size of the value that a learner entered for an input. The size of a number or a
     /// Boolean value is the value itself, the size of a text is its number of characters, and the
-    /// size of a matrix is its number of elements.
+    /// size of a matrix is its number of elements. If the size is outside the limits that the
+    /// notebook specifies, the value is rejected.
     fn size(&self) -> Self::Size;
 
     /// Parses the text that a learner entered as the new value of an input, such as
@@ -36,16 +36,16 @@ pub trait Input: Sized {
     ///
     /// # Errors
     ///
-    /// Returns an error that describes the problem if the text that the learner entered doesn't
-    /// represent a valid value of this type.
+    /// Returns an error that describes the problem if the learner's text isn't a valid value of
+    /// this type.
     fn read(text: &str) -> Result<Self>;
 
     /// Returns the text that a learner would enter to give an input this value, such as
     /// `0.4 0.1; 0.5 0.8` for a matrix.
     fn written(&self) -> String;
 
-    /// Returns a Rust expression for the value of an input, such as `"a text".to_owned()`. The web
-    /// page or the terminal shows this expression in place of the call that reads the input.
+    /// Returns a Rust expression for the value of an input, such as `"a text".to_owned()`. Learners
+    /// see this expression in place of the call that reads the input.
     fn code(&self) -> String {
         self.written()
     }

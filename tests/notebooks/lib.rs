@@ -1,7 +1,7 @@
 //! Rust ports of the book's Jupyter notebooks, which are written in Python, and of other documents
-//! about the book. Each port, which is also called a notebook, is a program that can be read from
-//! top to bottom. It reproduces the cells of the original document with the public API of our
-//! crates, and compares the results with the output that the original document shows.
+//! about the book. Each port is also called a notebook. It is a program that can be read from top
+//! to bottom. It reproduces the cells of the original document with the public API of our crates,
+//! and compares the results with the output in the original document.
 //!
 //! `cargo test` runs all notebooks, `cargo xtask verify` reports the result of comparing each
 //! computed value with the output of the original document, and `cargo xtask notebook` shows the
@@ -9,8 +9,8 @@
 //! only once, next to the code that computes it, with the digits that the original document prints.
 //! No expected output was copied from the output of our own code.
 //!
-//! The documentation of this crate, which contains the Rust ports of the book's Python notebooks,
-//! uses the following terms:
+//! This crate contains the Rust ports of the book's Python notebooks. Its documentation uses the
+//! following terms:
 //!
 //! - A *document* is an original text about the book, such as the Jupyter notebook ch03.ipynb.
 //! - A *notebook* is the Rust port of a document. Its function `run` receives a variable `book` of
@@ -73,58 +73,59 @@ pub use source::{item, tokens};
 pub use value::{Element, Lines, Shown, Value};
 
 /// A notebook in Rust, which is a port of one of the book's Python notebooks or of another document
-/// about the book. This type stores its name, its source code and the function that runs it.
+/// about the book. This type stores the notebook's name, its source code and the function that runs
+/// it.
 pub struct Program {
     /// Name of the notebook on the command line, such as `ch03`.
     pub name: &'static str,
-    /// Title of the original document, such as the title of a chapter followed by the file name of
-    /// the Python notebook.
+    /// Title of the original document. For a Python notebook, this is usually the title of the
+    /// chapter, followed by the file name.
     pub title: &'static str,
     /// Path to the notebook's source file, relative to the root of the repository.
     pub path: &'static str,
-    /// Rust source code of the notebook, which is shown to learners next to the computed values.
+    /// Rust source code of the notebook, shown to learners next to the computed values.
     pub source: &'static str,
     run: fn(&mut Notebook) -> Result<()>,
-    /// Condition under which the notebook runs, for example only if the user requests it by its
-    /// name.
+    /// Condition under which the notebook runs. For example, a notebook may run only if the user
+    /// requests it by name.
     pub tier: Tier,
 }
 
 /// Condition under which a notebook runs: by default, or only if the user requests it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// The notebook runs by default, even if the user doesn't request it by its name.
+    /// The notebook runs by default, even if the user doesn't request it by name.
     Everyday,
-    /// The notebook trains a model, which takes minutes. If the user doesn't request the notebook
-    /// by its name, the training is skipped.
+    /// The notebook trains a model, which takes minutes. The training is skipped unless the user
+    /// requests the notebook by name.
     Long,
     /// The notebook demonstrates bugs in the original documents, such as the book's Python
-    /// notebooks, by showing the results of the faulty code next to those of the corrected code. It
+    /// notebooks. It shows the results of the faulty code next to those of the corrected code. It
     /// runs only if the user requests it.
     Errata,
 }
 
-/// Settings for the training run in chapter 5 of the book, which a notebook repeats in Rust. For
-/// each field that is `None`, the book's value is used.
+/// Settings for the training run in chapter 5 of the book, which a notebook repeats in Rust. If a
+/// field is `None`, the book's value is used.
 #[derive(Clone, Debug, Default)]
 pub struct TrainingRun {
     /// Number of epochs of the training run, from 1 to [`TrainingRun::EPOCHS`].
     pub epochs: Option<u64>,
-    /// PyTorch build whose dropout masks the training run reproduces. The builds draw different
-    /// masks from the same seed.
+    /// PyTorch build whose dropout masks the training run reproduces. Different builds can draw
+    /// different masks from the same seed.
     pub build: Option<torch_rng::Build>,
 }
 
 impl TrainingRun {
-    /// Number of epochs in the book's training run, and the largest number that the user can
-    /// request.
+    /// Number of epochs in the book's training run. This is also the largest number that the user
+    /// can request.
     pub const EPOCHS: u64 = 10;
 }
 
 macro_rules! programs {
     ($($module:ident $name:literal $tier:ident $title:literal)*) => {
-        /// All notebooks (Rust ports of the book's Python notebooks and of other documents), in the
-        /// order of the book.
+        /// All notebooks, in the order of the book. They are Rust ports of the book's Python
+        /// notebooks and of other documents.
         pub const PROGRAMS: &[Program] = &[$(Program {
             name: $name,
             title: $title,
@@ -153,21 +154,22 @@ programs! {
     errata "errata" Errata "Bugs of the documents"
 }
 
-/// Reason that users see if a notebook skips a cell because they haven't provided the book's text,
-/// the story "The Verdict".
+/// Reason shown to users when a notebook skips a cell because they haven't provided the book's
+/// text, the story "The Verdict".
 const NEEDS_TEXT: &str = "it needs the book's text";
 
-/// Advice for users who haven't provided the book's text, so that some cells of the notebooks were
-/// skipped: the command-line option that specifies the text file, and where to find this file.
+/// Advice for users when cells of a notebook were skipped because they haven't provided the book's
+/// text. It contains the command-line option that specifies the text file, and says where to find
+/// this file.
 const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book's repository \
      (ch02/01_main-chapter-code of github.com/rasbt/LLMs-from-scratch)";
 
-/// Reason that learners see if a notebook skips a cell because it can't be computed in a web page,
+/// Reason shown to learners when a notebook skips a cell that can't be computed in a web page,
 /// where notebooks run as WebAssembly.
 const NOT_IN_A_PAGE: &str =
     "it needs a large model, uses sizes that don't fit in 32 bits, or relies on catching a panic";
 
-/// Reason that users see if a notebook skips a cell because it requires minutes of training. It
+/// Reason shown to users when a notebook skips a cell that requires minutes of training. It
 /// includes the command that runs the training.
 const TAKES_MINUTES: &str =
     "it takes minutes (`cargo xtask verify training --book-text the-verdict.txt` compares it)";
@@ -175,24 +177,24 @@ const TAKES_MINUTES: &str =
 /// Settings for running a notebook, which is a Rust port of one of the book's Python notebooks.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The book's text, the short story "The Verdict", from which several notebooks compute their
-    /// values. This is `None` if the user hasn't provided the text.
+    /// The book's text, the short story "The Verdict", which several notebooks use. This is `None`
+    /// if the user hasn't provided the text.
     pub text: Option<&'static str>,
-    /// Substitute for the book's text, which is used if `text` is `None`. Cells that are computed
-    /// from the substitute aren't compared with the output of the original Python notebook, because
-    /// it was computed from the book's text.
+    /// Substitute for the book's text, used if `text` is `None`. Cells computed from the substitute
+    /// aren't compared with the output of the original Python notebook, which was computed from the
+    /// book's text.
     pub other_text: Option<&'static str>,
-    /// Settings for the book's training run in chapter 5. If this is `None`, the notebook skips the
-    /// training run, which takes minutes, or trains a small model instead.
+    /// Settings for the book's training run in chapter 5, which takes minutes. If this is `None`,
+    /// the notebook skips the training run or trains a small model instead.
     pub training: Option<TrainingRun>,
-    /// Whether to create the pictures of computed values that the web page of a notebook shows.
+    /// Whether to create the pictures of computed values that are shown on the notebook's web page.
     pub draws: bool,
     /// Whether the notebook runs as WebAssembly in a web page. If it does, it skips the cells that
     /// need a large model, use sizes that don't fit in 32 bits, or rely on catching a panic.
     pub small: bool,
-    /// Values of the notebook's inputs (such as a seed) that the learner has changed. Each entry
-    /// consists of the line number, in the notebook's source file, of the call that reads the
-    /// input, and the text that the learner entered.
+    /// Inputs of the notebook, such as a seed, that the learner has changed. Each entry contains a
+    /// line number and the text that the learner entered. The line number is that of the call that
+    /// reads the input, in the notebook's source file.
     pub inputs: Vec<(u32, String)>,
 }
 
@@ -207,8 +209,8 @@ impl Program {
 
     /// Runs the notebook from top to bottom and returns the parts that learners see, including the
     /// outcome of each cell. If a function that the notebook passes to [`Notebook::part`] fails,
-    /// its remaining cells have the outcome [`Outcome::Lost`] or [`Outcome::Skipped`], and the
-    /// notebook continues with the code after this function.
+    /// the notebook continues with the code after this function. The function's remaining cells
+    /// have the outcome [`Outcome::Lost`] or [`Outcome::Skipped`].
     pub fn run(&self, settings: &Settings) -> Vec<Part> {
         let mut book = Notebook::new(settings.clone());
         book.part(self.run);
@@ -223,7 +225,7 @@ impl Program {
 }
 
 /// Returns the cells of a notebook in their original order. `parts` contains everything that the
-/// notebook shows to learners. Headings, prose, pictures and all other parts that aren't cells are
+/// notebook shows to learners. Parts that aren't cells, such as headings, prose and pictures, are
 /// left out.
 pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     parts.iter().filter_map(|part| match part {
@@ -232,9 +234,9 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     })
 }
 
-/// Returns advice on how to provide the book's text if at least one of the notebook's cells was
-/// skipped because the user hasn't provided this text, or was computed from a substitute. Returns
-/// `None` otherwise.
+/// Returns advice on how to provide the book's text if at least one of the notebook's cells needs
+/// it and the user hasn't provided it. Such a cell was either skipped or computed from a
+/// substitute. Returns `None` otherwise.
 pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option<&'static str> {
     let needs = |cell: &Cell| match &cell.outcome {
         Outcome::Skipped(why) => why == NEEDS_TEXT,
@@ -244,8 +246,8 @@ pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option
     cells.any(needs).then_some(HOW_TO_GIVE_TEXT)
 }
 
-/// Returns the inputs of a notebook, which are values (such as a seed) that learners can change,
-/// each together with the cell whose code reads it. `parts` contains everything that the notebook
+/// Returns the inputs of a notebook, each together with the cell whose code reads it. An input is a
+/// value, such as a seed, that learners can change. `parts` contains everything that the notebook
 /// shows to learners.
 pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &InputValue)> {
     cells(parts).flat_map(|cell| cell.inputs.iter().map(move |input| (cell, input)))

@@ -1,9 +1,9 @@
-//! Parses the numbers in the output of one of the book's Python notebooks, and determines the
-//! tolerance with which each of them is compared with the value that the notebook's Rust port
+//! Parses the numbers in the output of one of the book's Python notebooks. For each number, this
+//! module determines the tolerance with which it is compared with the value that the Rust port
 //! computes.
 //!
-//! The tolerance of a printed number depends only on its printed digits, not on the notebook's cell
-//! that prints it. It follows these rules:
+//! The tolerance for a printed number depends only on its printed digits, not on the cell that
+//! prints it. It follows these rules:
 //!
 //! - A number with `d` printed decimals has the tolerance `0.5 * 10^-d + 1e-5 * max(1, |printed|)`.
 //!   The first term is half a unit of the last decimal, and is left out if no decimals are printed.
@@ -16,44 +16,43 @@
 //!   rounding error, so its tolerance is 1e-6.
 //! - A printed infinity has the tolerance 0, so the computed value must be the same infinity.
 //!
-//! The computed value isn't rounded to the number of digits in the printed output before the
-//! comparison, because a tiny error could then change its last digit. This would happen if the
-//! exact value is close to halfway between two numbers with this many digits.
+//! The computed value isn't rounded to the number of printed digits before the comparison. If the
+//! exact value were close to halfway between two numbers with this many digits, a tiny error could
+//! change the last digit of the rounded value.
 
 /// Tolerance for rounding errors when a computed value is compared with a number in the output of a
-/// Python notebook, relative to `max(1, |printed|)`. Such errors arise because the result of a
-/// floating-point sum depends on the order of its terms and on the vector instructions that compute
-/// it.
+/// Python notebook. It is relative to `max(1, |printed|)`. Rounding errors arise because the result
+/// of a floating-point sum depends on the order of its terms and on the vector instructions that
+/// compute it.
 const SLACK: f64 = 1e-5;
-/// Minimum number of significant digits at which a printed number with decimals, such as
-/// `10.98758347829183`, is assumed to have been printed with all digits of its floating-point
-/// value.
+/// Minimum number of significant digits for a printed number with decimals to be treated as printed
+/// in full floating-point precision, such as `10.98758347829183`.
 const FULL_PRECISION: usize = 10;
-/// Upper limit for the rounding errors of results that should be zero. If a Python notebook prints
-/// a nonzero number whose absolute value is below this limit, such as `-5.9605e-08`, the number is
-/// treated as a zero with a rounding error.
+/// Upper limit for the rounding errors of results that should be zero. A nonzero number in the
+/// output of a Python notebook, such as `-5.9605e-08`, is treated as a rounding error if its
+/// absolute value is below this limit.
 const NOISE: f64 = 1e-6;
 
-/// A number in the output of a Python notebook, such as `0.2996`, with the information about its
-/// printed digits that determines the tolerance for computed values.
+/// A number in the output of a Python notebook, such as `0.2996`, together with the details of its
+/// printed digits that determine the tolerance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Literal {
-    /// Digits of the number as the original Python notebook prints it, but without commas between
-    /// groups of digits, such as `163009536` for `163,009,536`.
+    /// Digits of the number as the original Python notebook prints it, but without the commas
+    /// between groups of digits. For example, `163,009,536` is stored as `163009536`.
     pub(crate) text: String,
     pub(crate) value: f64,
     /// Number of printed decimals, such as 4 for `0.2996`. In scientific notation, these are the
     /// decimals of the mantissa.
     decimals: i32,
     /// Power of ten if the number is printed in scientific notation, such as -3 for `-1.2e-03`. In
-    /// all other notations, this is 0.
+    /// any other notation, this is 0.
     exponent: i32,
 }
 
 impl Literal {
-    /// Parses a number in the output of a Python notebook, which Python or PyTorch prints in a form
-    /// such as `0.2996`, `2.`, `-1.2e-03`, `-inf` or `163,009,536`. Returns `None` if the text
-    /// isn't a number.
+    /// Parses a number in the output of a Python notebook, in one of the forms that Python or
+    /// PyTorch prints, such as `0.2996`, `2.`, `-1.2e-03`, `-inf` or `163,009,536`. Returns `None`
+    /// if the text isn't a number.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim_end_matches([',', ';']).replace(',', "");
         let value: f64 = text.parse().ok().filter(|value: &f64| !value.is_nan())?;
@@ -71,8 +70,8 @@ impl Literal {
         })
     }
 
-    /// Returns the tolerance of this printed number: the largest absolute difference between a
-    /// computed value and the printed number that still counts as agreement.
+    /// Returns the tolerance for this printed number. This is the largest absolute difference
+    /// between a computed value and the printed number that still counts as agreement.
     pub(crate) fn allowed(&self) -> f64 {
         let size = self.value.abs();
         let digits = self.text.chars().filter(char::is_ascii_digit);
@@ -85,9 +84,9 @@ impl Literal {
             SLACK * size
         } else {
             let unit = 10f64.powi(self.exponent);
-            // In a tensor, PyTorch prints numbers without decimals, such as `2.`, only if all
-            // values in the tensor are whole numbers. A printed number without decimals therefore
-            // wasn't rounded, so no tolerance for rounding to the printed digits is added.
+            // PyTorch prints the numbers of a tensor without decimals, such as `2.`, only if all of
+            // them are whole numbers. Such a number wasn't rounded when it was printed, so the
+            // tolerance doesn't include half a unit of the last decimal.
             let half_unit = match self.decimals {
                 0 => 0.0,
                 decimals => 0.5 * 10f64.powi(-decimals),
@@ -96,9 +95,9 @@ impl Literal {
         }
     }
 
-    /// Returns the absolute difference between `computed`, the value that the Rust port of a
-    /// notebook computes, and this number in the output of the Python notebook. If both are the
-    /// same infinity, the difference is 0. If `computed` is NaN, the difference is infinite.
+    /// Returns the absolute difference between `computed`, a value that the Rust port of a notebook
+    /// computes, and this number in the output of the Python notebook. If both are the same
+    /// infinity, the difference is 0. If `computed` is NaN, the difference is infinite.
     pub(crate) fn difference(&self, computed: f64) -> f64 {
         let difference = (computed - self.value).abs();
         match computed == self.value {

@@ -1,4 +1,4 @@
-//! Rust port of study notes on self-attention with trainable weights, which compute a context
+//! Rust port of study notes on self-attention with trainable weights. The notes compute a context
 //! vector step by step.
 
 use anyhow::Result;
@@ -16,9 +16,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         12,
     );
     book.section("step-by-step", "The context vector z(2) of the input x(2)");
-    // The example text has {words:w} words, and the vector of each word has {d_in:w} features. The
-    // goal of this section is to compute the context vector of the second word. First, the cell
-    // prints the vector of this word.
+    // The example text has {words:w} words. Each word is represented by a vector with {d_in:w}
+    // features. The goal of this section is to compute the context vector of the second word.
+    // First, the cell prints the vector of this word.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -73,9 +73,10 @@ tensor([[0.2309, 1.0966],
     );
     book.shape("In [4]", &keys, &[6, 2]);
 
-    // How well does a word's key match the query? This is measured by the dot product of the key
-    // and the query, which is called the attention score. First, we compute the score for the
-    // second word's query and the second word's own key, and then for the same query and all keys.
+    // How well does a word's key match the query? This is measured by the attention score, which is
+    // the dot product of the key and the query. First, we compute the score of the second word's
+    // query and the second word's own key. Then we compute the scores of the same query and all
+    // keys.
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [5]", &attn_score_22[[0, 0]], "tensor(1.8524)");
@@ -117,8 +118,8 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.0500, 0.8000, 0.5500]])",
     );
     // The matrices of `SelfAttention_v1` are drawn with `torch.rand`, which returns random numbers
-    // between 0 and 1. Each row of the result is the context vector of a word. If the seed is the
-    // same as in the previous section, the second row equals the context vector in In [7].
+    // between 0 and 1. Each row of the result is the context vector of a word. With the same seed
+    // as in the previous section, the second row equals the context vector in In [7].
     let seed = book.input("seed", 123, ..);
     book.value("seed_v1", seed);
     let sa_v1 = SelfAttentionV1::new(
@@ -155,8 +156,8 @@ tensor([[0.4300, 0.1500, 0.8900],
     );
     // The results of `SelfAttention_v2` differ from those of `SelfAttention_v1` only because the
     // two objects have different weights. Their seeds are {seed_v1} and {seed_v2}. Even with the
-    // same seed, the weights would differ, because a linear layer draws its weights from the range
-    // between -1/√d_in and 1/√d_in.
+    // same seed, the weights would differ, because a linear layer draws its weights from a
+    // different range, which is from -1/√d_in to 1/√d_in.
     let seed = book.input("seed", 789, ..);
     book.value("seed_v2", seed);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
@@ -176,9 +177,8 @@ tensor([[-0.0739,  0.0713],
         "exercise-3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
-    // Task: copy the matrices from an object of the class `SelfAttention_v2` to an object of the
-    // class `SelfAttention_v1`, so that both objects compute the same context vectors from these
-    // inputs.
+    // Task: copy the matrices from a `SelfAttention_v2` object to a `SelfAttention_v1` object, so
+    // that both objects compute the same context vectors from these inputs.
     book.shows(
         "In [12]",
         &inputs,

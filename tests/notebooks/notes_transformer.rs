@@ -77,9 +77,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.section("configuration", "4.1 Coding an LLM architecture");
     // A Rust struct takes the place of the Python dictionary `GPT_CONFIG_124M`. Most fields of the
     // struct have the same names and values as the entries of the dictionary. Instead of a single
-    // `drop_rate`, the struct has three `drop_rates`, which are equal in this configuration. In
-    // addition, it has the fields `tied`, `hidden_dim`, `norm_eps` and `activation`, with which it
-    // can describe other models.
+    // `drop_rate`, the struct has three `drop_rates`, which are equal in this configuration. The
+    // struct can also describe other models, using the fields `tied`, `hidden_dim`, `norm_eps` and
+    // `activation`.
     let config = GptConfig::GPT2_124M;
     let sizes = [
         config.vocab_size,

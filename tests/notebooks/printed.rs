@@ -1,11 +1,11 @@
-//! Compares the values that a notebook computes with the output of the original document. (A
-//! notebook is a Rust port of an original document, usually one of the book's Python notebooks.) In
-//! addition to numbers or strings, this output can contain labels, brackets, and an ellipsis in
-//! place of numbers that PyTorch omits.
+//! Compares the values that a notebook computes with the output of the original document. A
+//! notebook is a Rust port of an original document, usually one of the book's Python notebooks.
+//! Besides numbers or strings, the output can contain labels, brackets, and an ellipsis in place of
+//! numbers that PyTorch omits.
 //!
-//! When a computed floating-point number is compared with a printed one, the tolerance depends on
-//! the printed digits, as described in [`crate::literal`]. Whole numbers and strings must be equal
-//! to the printed ones.
+//! When a computed floating-point number is compared with a printed number, the tolerance depends
+//! on the printed digits, as described in [`crate::literal`]. Whole numbers and strings must be
+//! equal to the printed ones.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use crate::literal::Literal;
 use crate::torch_form;
 use crate::value::{Kind, Value};
 
-/// Result of comparing a value that a notebook computes (such as an array) with the output of the
+/// Result of comparing a value computed by a notebook, such as an array, with the output of the
 /// original Python notebook.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
@@ -26,9 +26,9 @@ pub struct Verdict {
     pub figures: usize,
     /// Absolute difference between a computed number and the corresponding number in the output of
     /// the Python notebook. If several numbers were compared, this is the difference that is
-    /// largest in relation to its tolerance.
+    /// largest relative to its tolerance.
     pub difference: f64,
-    /// Tolerance, which is the largest value of `difference` that still counts as agreement.
+    /// Tolerance for `difference`: the largest difference that still counts as agreement.
     pub allowed: f64,
     /// Error messages for the computed values that differ from the printed values by more than the
     /// tolerance, such as `[1, 0]: printed 0.3000, computed 0.3001`. The list is empty if the
@@ -46,9 +46,9 @@ impl Verdict {
 
     fn note(&mut self, difference: f64, allowed: f64, fault: impl FnOnce() -> String) {
         self.figures += 1;
-        // `max` also handles NaN: for two equal values with a tolerance of 0, the ratio of the
-        // difference to the tolerance is 0 / 0, which is NaN. In this case, `max` returns 0, so the
-        // pair doesn't count as the largest difference.
+        // `max` also handles NaN. If two values are equal and their tolerance is 0, the ratio of
+        // the difference to the tolerance is 0 / 0, which is NaN. In this case, `max` returns 0, so
+        // the pair doesn't count as the one with the largest difference.
         let ratio = |difference: f64, allowed: f64| (difference / allowed).max(0.0);
         if self.figures == 1 || ratio(difference, allowed) > ratio(self.difference, self.allowed) {
             (self.difference, self.allowed) = (difference, allowed);
@@ -61,15 +61,15 @@ impl Verdict {
 
 /// Compares a value that a notebook computes with `printed`, the output of the original Python
 /// notebook, such as `tensor([0.1000, 0.2000])`. If `within` contains a tolerance, it replaces the
-/// tolerance that follows from the printed digits.
+/// one derived from the printed digits.
 ///
-/// If the computed value is an array, the output of the Python notebook can show it in brackets,
-/// with an ellipsis where PyTorch omits numbers, or as a sequence of numbers without brackets.
+/// If the computed value is an array, the printed output can have brackets, with an ellipsis where
+/// PyTorch omits numbers. It can also be a sequence of numbers without brackets.
 ///
 /// # Errors
 ///
-/// Returns an error if the output of the Python notebook and the computed value have different
-/// shapes, or if the output contains nothing that can be compared.
+/// Returns an error if the printed output and the computed value have different shapes, or if the
+/// output contains nothing that can be compared.
 pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Result<Verdict> {
     let mut verdict = Verdict::default();
     let mut note_text = |computed: &str, printed: &str| {
@@ -138,8 +138,8 @@ static TEXT: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Parses an array in the output of a Python notebook. Returns the layout of the array in the
-/// notation of [`torch_form::shown`], such as `[[xx][xx]]`, and the numbers in it, each with its
-/// byte range in `text`. Words that aren't numbers are treated as labels and ignored.
+/// notation of [`torch_form::shown`], such as `[[xx][xx]]`. Also returns the numbers in the array,
+/// each with its byte range in `text`. Words that aren't numbers are treated as labels and ignored.
 fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"[\[\]]|[^\s\[\]()'"]+"#).expect("a regular expression"));
@@ -176,7 +176,7 @@ pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
 }
 
 /// Returns the numbers in the output of a Python notebook, each as a pair of its value and its
-/// tolerance. The tolerance, which is derived from the printed digits, is the largest accepted
+/// tolerance. The tolerance is derived from the printed digits. It is the largest accepted
 /// difference between the number and a computed value.
 pub fn allowances(text: &str) -> Vec<(f64, f64)> {
     let (_, numbers) = read(text);

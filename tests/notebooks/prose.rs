@@ -1,11 +1,11 @@
 //! Inserts computed values into the prose of a notebook, so that the prose can't contradict the
 //! computed output. A notebook is a Rust port of one of the book's Python notebooks, and its prose
-//! is the text that explains the computed values to learners. The prose contains a placeholder for
-//! each of these values, which is a name in braces, such as `{seed}`.
+//! explains the computed values to learners. Wherever the prose mentions one of these values, it
+//! contains a placeholder, which is a name in braces, such as `{seed}`.
 //!
-//! A placeholder in the prose can refer to an input of the notebook (a value, such as a seed, that
-//! learners can change) or to a value that the notebook passes to [`crate::Notebook::value`]. After
-//! the name, it can specify a format:
+//! A placeholder in the prose can refer to an input of the notebook, which is a value (such as a
+//! seed) that learners can change. It can also refer to a value that the notebook passes to
+//! [`crate::Notebook::value`]. After the name, it can specify a format:
 //!
 //! - `{name:.2}` shows the value with two decimals, as in `0.54`.
 //! - `{name:%}` shows the value as a percentage, as in `54%` for 0.54.
@@ -17,14 +17,14 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// Text that replaces a placeholder such as `{seed}` in the prose of a notebook if the value with
-/// this name wasn't computed, for example because the notebook hasn't run.
+/// Text that replaces a placeholder, such as `{seed}`, in the prose of a notebook if no value with
+/// this name was computed, for example because the notebook hasn't run.
 pub(crate) const MISSING: &str = "…";
 
 /// Values that a notebook has recorded during a run so that its prose can mention them. The key is
 /// the name of the value, such as `words` for the placeholder `{words}`. A notebook can record
-/// several values under the same name, so each value is stored together with the line number, in
-/// the notebook's source file, of the call that recorded it.
+/// several values under the same name. Each value is therefore stored with the line number, in the
+/// notebook's source file, of the call that recorded it.
 #[derive(Default)]
 pub(crate) struct Values(HashMap<String, Vec<(u32, String)>>);
 
@@ -45,11 +45,11 @@ impl Values {
         before.or(values.first()).map(|(_, value)| value.as_str())
     }
 
-    /// Replaces each placeholder, such as `{seed}`, in `text`, which is prose at the line number
-    /// `line` of the notebook's source file. The replacement is the value that [`Values::at`]
-    /// returns for the placeholder's name and this line. If there is no such value, inserts
-    /// [`MISSING`] instead. If the value is an empty string, also removes the space before the
-    /// placeholder.
+    /// Replaces each placeholder in `text`, such as `{seed}`. `text` is prose in a notebook's
+    /// source file, and `line` is its line number there. The replacement is the value that
+    /// [`Values::at`] returns for the placeholder's name and this line. If there is no such value,
+    /// inserts [`MISSING`] instead. If the value is an empty string, also removes the space before
+    /// the placeholder.
     pub(crate) fn fill(&self, text: &str, line: u32) -> String {
         static NAME: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(r"(\s?)\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}").expect("a regular expression")
@@ -66,8 +66,8 @@ impl Values {
 }
 
 /// Formats a computed value that replaces a placeholder in the prose of a notebook. `form` is the
-/// text after the colon in the placeholder, such as `.2` in `{share:.2}`, which requests two
-/// decimals. Returns a value that isn't a number unchanged.
+/// text after the colon in the placeholder. For example, the form in `{share:.2}` is `.2`, which
+/// requests two decimals. If the value isn't a number, returns it unchanged.
 fn formatted(value: &str, form: &str) -> String {
     const WORDS: [&str; 13] = [
         "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",

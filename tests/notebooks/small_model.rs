@@ -1,20 +1,20 @@
-//! Defines a small GPT that notebooks can use in place of the book's model, whose training takes
-//! minutes. A notebook is a Rust port of one of the book's Python notebooks. The tokens of the
-//! small model are words, and it is trained only on the beginning of a text, so its training takes
-//! only about a second.
+//! Defines a small GPT that notebooks can use instead of the book's model, which takes minutes to
+//! train. A notebook is a Rust port of one of the book's Python notebooks. The tokens of the small
+//! model are words, and it is trained only on the beginning of a text, so training takes only about
+//! a second.
 
 use anyhow::Result;
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig};
 use tokenizer::{SimpleTokenizerV1, build_vocabulary, preprocess};
 
-/// Maximum number of characters at the beginning of a text on which the small model is trained. The
-/// limit keeps the training time at about a second.
+/// Maximum number of characters that the small model is trained on. They are taken from the
+/// beginning of a text. The limit keeps the training time at about a second.
 const CHARACTERS: usize = 5000;
 
-/// Returns the beginning of `text`, on which the small model is trained. It ends with the last
-/// complete word within the first [`CHARACTERS`] characters. Returns the whole text if it isn't
-/// longer than this.
+/// Returns the beginning of `text`, which the small model is trained on. It ends with the last
+/// complete word within the first [`CHARACTERS`] characters. If `text` isn't longer than that,
+/// returns the whole text.
 pub(crate) fn beginning(text: &str) -> &str {
     let Some((end, _)) = text.char_indices().nth(CHARACTERS) else {
         return text;
@@ -24,9 +24,9 @@ pub(crate) fn beginning(text: &str) -> &str {
 }
 
 /// Returns a tokenizer whose tokens are the words of `text` (section 2.3 of the book), and two data
-/// loaders for training and for validating the small model. Each window is a sequence of 16 tokens.
-/// The training loader shuffles the windows of the first nine tenths of the tokens. The validation
-/// loader returns the windows of the last tenth in their original order.
+/// loaders, one for training the small model and one for validating it. Both loaders return windows
+/// of 16 tokens. The training loader shuffles the windows of the first nine tenths of the tokens.
+/// The validation loader returns the windows of the last tenth in their original order.
 pub(crate) fn small_loaders(text: &str) -> Result<(SimpleTokenizerV1, [DataLoader; 2])> {
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocess(text)));
     let ids = Corpus::from_ids(tokenizer.encode(text)?);
@@ -50,8 +50,8 @@ pub(crate) fn small_loaders(text: &str) -> Result<(SimpleTokenizerV1, [DataLoade
     Ok((tokenizer, loaders))
 }
 
-/// Returns the configuration of the small GPT that replaces the book's model in a notebook. It has
-/// a single transformer block with four heads and no dropout.
+/// Returns the configuration of the small GPT that notebooks can use instead of the book's model.
+/// It has a single transformer block with four heads and no dropout.
 pub(crate) fn small_config(vocab_size: usize, emb_dim: usize) -> GptConfig {
     GptConfig {
         vocab_size,
@@ -64,9 +64,9 @@ pub(crate) fn small_config(vocab_size: usize, emb_dim: usize) -> GptConfig {
     }
 }
 
-/// Returns the beginning of `text` that serves as the prompt from which the small model generates
-/// text. It consists of the first four tokens, which are words or punctuation marks, or of all
-/// tokens if there are fewer than four.
+/// Returns the beginning of `text` that serves as a prompt for the small model. It consists of the
+/// first four tokens, which are words or punctuation marks. If there are fewer than four, it
+/// consists of all tokens.
 pub(crate) fn first_words(text: &str, tokenizer: &SimpleTokenizerV1) -> Result<String> {
     let ids = tokenizer.encode(text)?;
     Ok(tokenizer.decode(&ids[..ids.len().min(4)])?)

@@ -17,23 +17,23 @@ use regex::{Captures, Regex};
 
 use crate::book::read_file;
 
-/// A call of a method of the variable `book`, such as `book.prints(…)`, in the source code of a
+/// A call to a method of the variable `book`, such as `book.prints(…)`, in the source code of a
 /// notebook. Each of these calls shows something to learners, reads an input, or supports the
-/// notebook's prose. The calls divide the source code into the cells and other parts that learners
+/// notebook's prose. The calls divide the source code into cells and the other parts that learners
 /// see.
 pub(crate) struct Call<'a> {
     /// Line number of the call in the notebook's source file, starting from 1.
     pub(crate) line: u32,
     /// Name of the `book` method that is called, such as `prints`.
     pub(crate) method: &'a str,
-    /// Source code of each argument of the call, without a leading `&` (for example, `x` for the
-    /// argument `&x`). If the argument is the name of a string constant, this is the string literal
-    /// that defines the constant.
+    /// Source code of each argument of the call, without a leading `&`. For example, the argument
+    /// `&x` is stored as `x`. If the argument is the name of a string constant, this is the string
+    /// literal that defines the constant.
     pub(crate) arguments: Vec<&'a str>,
     /// Code of the notebook between the previous statement that calls a `book` method and this one.
     /// Learners see it as the code of a cell. The field is empty if this call reads an input, as in
-    /// `let seed = book.input(…);`. In this case, the statement that contains the call is part of
-    /// the code of the next call.
+    /// `let seed = book.input(…);`. In this case, the statement that contains the call is included
+    /// in the next call's field instead.
     pub(crate) code: String,
 }
 
@@ -64,9 +64,9 @@ impl Call<'_> {
     }
 }
 
-/// Returns the method calls on the variable `book` in `source`, the source code of a notebook, in
-/// the order in which they occur. Two kinds of calls are included: statements such as
-/// `book.prints(…);`, and calls that read an input, as in `let seed = book.input(…);`.
+/// Returns the calls to methods of the variable `book` in `source`, the source code of a notebook,
+/// in their original order. Two kinds of calls are included: statements such as `book.prints(…);`,
+/// and calls that read an input, as in `let seed = book.input(…);`.
 ///
 /// If a call is part of a larger statement, learners see other code in its place. This is the code
 /// that `changed` contains for the line number of the call, if any, such as the value that the
@@ -118,21 +118,21 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
     calls
 }
 
-/// Names of the `book` methods that only support the prose of a notebook: they compute values that
-/// the prose mentions, or check statements in the prose. Learners don't see statements that only
-/// call a `book` method. If the method is in this list, the statement is removed from the code
-/// without a trace. For all other methods, a blank line takes the place of the statement.
+/// Names of the `book` methods that only support the prose of a notebook. They compute values that
+/// the prose mentions, or check statements in the prose. In the code that learners see, a statement
+/// that calls one of these methods leaves no trace. A statement that calls any other `book` method
+/// is replaced with a blank line.
 const HIDDEN: [&str; 3] = ["value", "holds", "aside"];
 
-/// Returns true if `method` is the name of a method of the variable `book` that reads an input of
-/// the notebook. An input is a value, such as a seed, that learners can change.
+/// Returns true if `method` is the name of a `book` method that reads an input of the notebook. An
+/// input is a value, such as a seed, that learners can change.
 fn is_input(method: &str) -> bool {
     ["input", "input_of_text"].contains(&method)
 }
 
-/// Returns the source code of each argument of a call in a notebook, such as `book.prints(…)`, and
-/// the byte offset of the first character after the call's closing parenthesis. `open` is the byte
-/// offset directly after the call's opening parenthesis.
+/// Returns the source code of each argument of a call in a notebook, such as `book.prints(…)`. Also
+/// returns the byte offset directly after the call's closing parenthesis. `open` is the byte offset
+/// directly after its opening parenthesis.
 fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     let mut arguments = Vec::new();
     let (mut depth, mut first) = (0, open);
@@ -179,9 +179,8 @@ pub(crate) fn without_lints(code: &str) -> String {
 }
 
 /// Removes details that learners don't need from a listing, which is the source code of a function
-/// or type that a notebook shows. These details are the visibility `pub(crate)`, and everything in
-/// a doc comment from the first example or the first section about errors or panics to the end of
-/// the comment.
+/// or type that a notebook shows. Removes the visibility `pub(crate)`. Also removes the end of each
+/// doc comment, starting with the first example or the first section about errors or panics.
 fn without_details(code: &str) -> String {
     static DETAILS: LazyLock<Regex> = LazyLock::new(|| {
         let details = r"(?m)(^ *///\n)?^ */// (```|# (Errors|Panics)).*\n(^ *///.*\n)*";

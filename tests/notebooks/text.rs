@@ -1,6 +1,6 @@
-//! Provides the text of the short story "The Verdict", which the book's Python notebooks for
-//! chapters 2 and 5 read from the file the-verdict.txt. Users of the Rust ports of these notebooks
-//! must provide this file themselves, and this module checks the SHA-256 hash of its contents.
+//! Provides the text of the short story "The Verdict". The book's Python notebooks for chapters 2
+//! and 5 read it from the file the-verdict.txt. Users of the Rust ports of these notebooks must
+//! provide this file themselves. This module checks the SHA-256 hash of the file.
 //!
 //! The story "The Verdict" isn't part of this repository. If the user doesn't provide it, some
 //! commands use the story [`STORY`] in its place. All other commands skip the cells of the
@@ -14,16 +14,15 @@ use sha2::{Digest, Sha256};
 
 use crate::Settings;
 
-/// Text of "The Answering Bell", a story that is built into the command `gpt train`. Notebooks,
-/// which are Rust ports of the book's Python notebooks, can use it as a substitute for the book's
-/// text.
+/// Text of "The Answering Bell", a story that is built into the command `gpt train`. The Rust ports
+/// of the book's Python notebooks can use it as a substitute for the book's text.
 pub const STORY: &str = include_str!("../../crates/tools/cli/data/the-answering-bell.txt");
 
-/// SHA-256 hash of the book's text, "The Verdict", which consists of 20,479 bytes. A file with
-/// another hash is rejected.
+/// SHA-256 hash of the book's text, "The Verdict", which is 20,479 bytes long. A file with another
+/// hash is rejected.
 const SHA256: &str = "b41e41a68f0398a3154ae69e2e4c0e2694e17fe0d66730536837f1b01935b31f";
 
-/// Reads the book's text, "The Verdict", from the file `path` and returns settings for running a
+/// Reads the book's text, "The Verdict", from the file `path`. Returns settings for running a
 /// notebook that contain the text. If `path` is `None`, uses the path in the environment variable
 /// `BOOK_TEXT`, which can be relative to the root of the workspace. If this variable isn't set or
 /// is empty, the returned settings contain no text.
@@ -40,9 +39,10 @@ pub fn settings(path: Option<&Path>) -> Result<Settings> {
     })
 }
 
-/// Converts a path from the environment variable `BOOK_TEXT`, which can be relative to the root of
-/// the workspace, into a path that is valid in any current directory. This is necessary because
-/// cargo runs each test in the directory of its package. Returns an absolute path unchanged.
+/// Converts a path from the environment variable `BOOK_TEXT` into a path that is valid in any
+/// current directory. A relative path is taken to be relative to the root of the workspace. An
+/// absolute path is returned unchanged. The conversion is necessary because cargo runs each test in
+/// the directory of its package.
 fn below_root(path: OsString) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package
@@ -51,8 +51,8 @@ fn below_root(path: OsString) -> PathBuf {
     root.join(path)
 }
 
-/// Returns true if `text` is the book's text, "The Verdict", which means that both have the same
-/// SHA-256 hash.
+/// Returns true if `text` is the book's text, "The Verdict". The check compares the SHA-256 hash of
+/// `text` with the hash of the book's text.
 pub fn is_book(text: &str) -> bool {
     sha256(text.as_bytes()) == SHA256
 }
@@ -63,8 +63,8 @@ fn sha256(bytes: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads the book's text, "The Verdict", from a file and checks its hash. The memory of the text is
-/// never freed, because the settings for running a notebook require a `&'static str`.
+/// Reads the book's text, "The Verdict", from a file and checks its hash. The text is deliberately
+/// leaked, because the settings for running a notebook require a `&'static str`.
 fn read(path: &Path) -> Result<&'static str> {
     let bytes =
         std::fs::read(path).with_context(|| format!("the book's text {}", path.display()))?;

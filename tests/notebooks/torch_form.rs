@@ -1,20 +1,20 @@
-//! Formats the values that a notebook computes as PyTorch or Python prints them, so that they look
-//! like the output of the original document. (A notebook is a Rust port of an original document,
-//! usually one of the book's Python notebooks.) Tensors are formatted with PyTorch's default print
-//! options (see `torch.set_printoptions()`), which determine the number of digits, the column
-//! widths, the line breaks and the ellipses.
+//! Formats the values computed by a notebook the way PyTorch or Python prints them, so that they
+//! look like the output of the original document. A notebook is a Rust port of an original
+//! document, usually one of the book's Python notebooks. Tensors are formatted with PyTorch's
+//! default print options (see `torch.set_printoptions()`). These options determine the number of
+//! digits, the column widths, the line breaks and the ellipses.
 
 use ndarray::{ArrayD, Dimension};
 
 use crate::value::{Kind, Value};
 
-/// Maximum number of elements of a tensor that PyTorch prints in full. If a tensor is larger,
-/// PyTorch prints only the first and last [`EDGE`] items along each axis.
+/// Maximum number of elements in a tensor that PyTorch prints in full. If a tensor has more
+/// elements, PyTorch prints only the first and last [`EDGE`] items along each axis.
 const THRESHOLD: usize = 1000;
 const EDGE: usize = 3;
 const LINE_WIDTH: usize = 80;
 
-/// Formats a value that a notebook computes as Python would print it in the original notebook, such
+/// Formats a value computed by a notebook the way Python prints it in the original notebook, such
 /// as `tensor([2., 0.])` for an array, or `['It', "'s"]` for a list of strings.
 pub(crate) fn print(value: &Value) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
@@ -36,9 +36,9 @@ pub(crate) fn print(value: &Value) -> String {
     }
 }
 
-/// Returns a string in quotes, as Python prints it as an item of a list: in single quotes (such as
-/// `'It'`), or in double quotes if the string contains a single quote but no double quotes (such as
-/// `"'s"`).
+/// Returns a string in quotes, the way Python prints it as an item of a list. The quotes are
+/// usually single quotes, as in `'It'`. If the string contains a single quote but no double quotes,
+/// they are double quotes, as in `"'s"`.
 pub(crate) fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('\n', "\\n");
     match text.contains('\'') && !text.contains('"') {
@@ -47,18 +47,18 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// Returns the layout in which PyTorch prints an array, and the numbers that it prints, each with
-/// its indices in the array. The layout is a string that consists of the printed brackets, an `x`
-/// for each number, and a `.` for each ellipsis in place of omitted numbers. For example, a 2×2
-/// array has the layout `[[xx][xx]]`.
+/// Returns the layout in which PyTorch prints an array, together with the printed numbers and their
+/// indices in the array. The layout is a string that consists of the printed brackets, an `x` for
+/// each number, and a `.` for each ellipsis in place of omitted numbers. For example, a 2×2 array
+/// has the layout `[[xx][xx]]`.
 pub(crate) fn shown(array: &ArrayD<f64>) -> (String, Vec<(Vec<usize>, f64)>) {
     let (mut form, mut numbers) = (String::new(), Vec::new());
     for (at, &value) in array.indexed_iter() {
         let at = at.slice();
         let axes = at.iter().zip(array.shape());
-        // Number of opening brackets that PyTorch prints directly before this number, and number of
-        // closing brackets directly after it. There is one bracket for each row or larger block of
-        // the array that begins or ends with this number.
+        // PyTorch prints `begins` opening brackets directly before this number and `ends` closing
+        // brackets directly after it. There is one bracket for each row or larger block of the
+        // array that begins or ends with this number.
         let begins = axes.clone().rev().take_while(|(place, _)| **place == 0);
         let ends = axes.rev().take_while(|(place, size)| **place + 1 == **size);
         let (begins, ends) = (begins.count(), ends.count());
@@ -112,9 +112,8 @@ fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
     text + ")"
 }
 
-/// Format in which the numbers of a tensor are printed. As in PyTorch, all numbers of a tensor have
-/// the same notation, such as four decimals or scientific notation, and are padded to the same
-/// width.
+/// Format in which PyTorch prints the numbers of a tensor. All numbers of a tensor have the same
+/// notation, such as four decimals or scientific notation, and are padded to the same width.
 struct Format {
     write: fn(f64) -> String,
     width: usize,

@@ -1,30 +1,30 @@
 //! Defines the values that the cells of a notebook can show: numbers, arrays, strings, and lists. A
-//! notebook is a Rust port of one of the book's Python notebooks. It compares these values with the
-//! output of the Python notebook.
+//! notebook is a Rust port of one of the book's Python notebooks, and it compares these values with
+//! the output of the Python notebook.
 
 use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 
-/// A value that a cell of a notebook computes, in a form that can be printed as PyTorch or Python
-/// would print it, and compared with the output of the original Python notebook.
+/// A value that a notebook cell computes. It can be printed the way PyTorch or Python would print
+/// it, and compared with the output of the original Python notebook.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An array of numbers, and a `Kind` that determines how the numbers are printed and compared
-    /// (for example, as a PyTorch tensor). The numbers are stored as `f64`, which represents all
-    /// `f32` numbers and all whole numbers below 2^53 exactly.
+    /// An array of numbers, and a `Kind` that determines how the numbers are printed and compared,
+    /// for example as a PyTorch tensor. The numbers are stored as `f64`, which represents all `f32`
+    /// numbers and all whole numbers below 2^53 exactly.
     Numbers(ArrayD<f64>, Kind),
     /// A string, which must be equal to the text that the original Python notebook prints.
     Text(String),
     /// A list of strings, which is printed as a Python list, such as `['It', "'s"]`.
     Texts(Vec<String>),
-    /// An array of numbers and its `Kind` (see [`Value::Numbers`]), together with a text that
-    /// contains these numbers, such as `582 x forward`. Learners see the text, but only the numbers
-    /// are compared with the output of the original Python notebook.
+    /// An array of numbers with its `Kind` (see [`Value::Numbers`]), and a text that contains these
+    /// numbers, such as `582 x forward`. Learners see the text, but only the numbers are compared
+    /// with the output of the original Python notebook.
     Lines(ArrayD<f64>, Kind, String),
 }
 
 /// Specifies how the numbers in a [`Value`] are printed and compared with the output of a Python
-/// notebook. The kind depends on the type that the numbers had before they were converted to `f64`:
-/// for example, an array of `f32` numbers is printed as a PyTorch tensor, but a count is printed as
+/// notebook. The kind depends on the type that the numbers had before they were converted to `f64`.
+/// For example, an array of `f32` numbers is printed as a PyTorch tensor, but a count is printed as
 /// a whole number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -44,16 +44,17 @@ pub trait Shown {
     fn value(&self) -> Value;
 }
 
-/// A numeric type, such as `f32`, whose values a cell of a notebook can show on their own, in an
-/// array, or in a list.
+/// A numeric type, such as `f32`. A notebook cell can show its values on their own, in an array, or
+/// in a list.
 pub trait Element: Copy {
     /// Formats in which numbers of this type are printed and compared with the output of a Python
-    /// notebook: `KINDS[0]` for single numbers and arrays, and `KINDS[1]` for lists. For example,
-    /// an array of `f32` numbers is printed as a PyTorch tensor, such as `tensor([0.5000])`,
-    /// whereas a list of `f32` numbers is printed as a list of Python floats, such as `[0.5]`.
+    /// notebook. `KINDS[0]` is for single numbers and arrays, and `KINDS[1]` is for lists. For
+    /// example, an array of `f32` numbers is printed as a PyTorch tensor, such as
+    /// `tensor([0.5000])`, whereas a list of `f32` numbers is printed as a list of Python floats,
+    /// such as `[0.5]`.
     const KINDS: [Kind; 2];
-    /// Converts the number to `f64`, in which all numbers of a [`Value`] are stored. The conversion
-    /// is exact for all numbers that notebooks show.
+    /// Converts the number to `f64`, the type in which a [`Value`] stores all numbers. The
+    /// conversion is exact for all numbers that notebooks show.
     fn to_f64(self) -> f64;
 }
 
@@ -139,9 +140,9 @@ impl<T: Shown + ?Sized> Shown for &T {
     }
 }
 
-/// A list of numbers that a notebook shows to learners as a text with one line for each number (for
-/// example, `582 x forward`, where 582 is the number). Only the numbers are compared with the
-/// output of the original Python notebook.
+/// A list of numbers that a notebook shows to learners as text with one line per number. For
+/// example, the line for the number 582 may be `582 x forward`. Only the numbers are compared with
+/// the output of the original Python notebook.
 #[derive(Clone, Debug)]
 pub struct Lines<T> {
     numbers: Vec<T>,
@@ -149,9 +150,9 @@ pub struct Lines<T> {
 }
 
 impl<T: Element> Lines<T> {
-    /// Creates a list of numbers that a notebook shows as a text with one line for each number. The
-    /// function `line` receives the index of a number and the number, and returns the line, such as
-    /// `582 x forward` for the number 582.
+    /// Creates a list of numbers that a notebook shows as text with one line per number. The
+    /// function `line` receives a number's index and the number itself, and returns the line for
+    /// this number, such as `582 x forward`.
     pub fn new(numbers: Vec<T>, line: impl Fn(usize, T) -> String) -> Self {
         let lines = numbers
             .iter()

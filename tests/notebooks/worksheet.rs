@@ -1,6 +1,6 @@
-//! Rust port of a course's worksheet on attention. The results are compared with the output that
-//! the worksheet shows. The worksheet contains concept questions, matrix products, four exercises,
-//! and a language model that is bad because it has no causal mask and isn't trained.
+//! Rust port of a course's worksheet on attention. The results are compared with the output in the
+//! worksheet. The worksheet contains concept questions, matrix products, four exercises, and a bad
+//! language model, which has no causal mask and isn't trained.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
@@ -34,7 +34,7 @@ fn products(book: &mut Notebook) -> Result<()> {
     book.section("concepts", "Concept Questions");
     // The first question asks for a dot product, and the second question asks for the shapes of
     // five matrix products. A matrix of shape (a, b) can be multiplied by a matrix of shape (c, d)
-    // if b = c. The product then has the shape (a, d).
+    // if b = c. In that case, the product has the shape (a, d).
 
     // The dot product of (1, 2, 3) and (4, 5, 6) is 1 · 4 + 2 · 5 + 3 · 6.
     let dot = matmul(&array![[1.0, 2.0, 3.0]], &array![[4.0], [5.0], [6.0]]); // (1, 1)
@@ -48,7 +48,7 @@ fn products(book: &mut Notebook) -> Result<()> {
 fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
     // The next two matrix products aren't defined, because the inner dimensions of the two matrices
-    // differ: they are 6 and 3 for the first product, and 8 and 2 for the second product.
+    // differ. They are 6 and 3 for the first product, and 8 and 2 for the second product.
     book.refuses("2b", product([8, 6], [3, 4]), "can't be multiplied");
     // ...
     book.refuses("2c", product([8, 8], [2, 8]), "can't be multiplied");
@@ -66,7 +66,7 @@ fn more_products(book: &mut Notebook) -> Result<()> {
 
 fn attention(book: &mut Notebook) -> Result<()> {
     book.section("attention", "Attention");
-    // For the first matrix product of this section, the worksheet specifies the numbers in the
+    // For the first matrix product in this section, the worksheet specifies the numbers in the
     // matrices. For the other products, it asks only for the shapes of the results, so our matrices
     // contain zeros.
     let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]; // 2x3
@@ -84,7 +84,7 @@ fn attention(book: &mut Notebook) -> Result<()> {
     book.shape("In [8]", &m3, &[35, 35]);
 
     // In the original worksheet, this cell doesn't set a seed, so its output depends on which cells
-    // drew random numbers before it. The output shown in the worksheet is the result of running the
+    // drew random numbers before it. The output shown in the worksheet is the result of running
     // cell In [29] first and then this cell twice.
     let mut rng = TorchRng::manual_seed(123);
     for size in [6, 6, 6, 20] {
@@ -112,11 +112,11 @@ tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
         [0.9856, 0.5757, 0.2785, 0.1946, 0.5382]])",
     );
 
-    // Each of the {words:w} words in the example is a row of `x`. Multiplying `x` by three matrices
-    // of random weights produces the queries, keys and values. From the queries and keys, the cell
-    // computes the attention scores and the attention weights. Dividing the scores by the square
-    // root of d_out keeps softmax from assigning nearly all of the weight to a single word (section
-    // 3.4.1).
+    // Each of the {words:w} words in the example is a row of `x`. Multiplying `x` by three random
+    // weight matrices produces the queries, keys and values. From the queries and keys, the cell
+    // computes the attention scores and then the attention weights. The scores are divided by the
+    // square root of d_out. This keeps softmax from assigning nearly all of the weight to a single
+    // word (section 3.4.1).
     let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
@@ -201,12 +201,12 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
     );
 
     book.section("ex1", "Exercise 1: an attention module");
-    // Task: write an attention module that performs the steps of the cell In [29] and returns the
+    // Task: write an attention module that performs the steps of cell In [29] and returns the
     // context vectors.
 
-    // Solution: the attention module draws its weight matrices in the same order as the cell In
-    // [29]. If both use the same seed, the module therefore has the same weights and computes the
-    // same context vectors, bit for bit.
+    // Solution: the attention module draws its weight matrices in the same order as cell In [29].
+    // With the same seed, the module therefore has the same weights and computes the same context
+    // vectors, bit for bit.
     let context_vector = matmul(&a, &v);
     let seed = book.input("seed", 123, ..);
     let self_attention =
@@ -264,13 +264,13 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.agrees("In [49]", &first_28, &context_batch_2);
 
     book.section("ex4", "Exercise 4: from text to context vectors");
-    // Task: turn a sentence into context vectors. To do so, convert the sentence to token ids,
-    // divide the ids into windows of four tokens, compute the embeddings of the tokens and of their
-    // positions, and apply attention.
+    // Task: turn a sentence into context vectors. First, convert the sentence to token ids and
+    // divide the ids into windows of four tokens. Then compute the embeddings of the tokens and of
+    // their positions, and apply attention.
 
-    // Solution: the sentence has 13 ids. A window has four inputs and four targets. The last target
-    // is the token after the inputs, so each window needs five tokens. With a stride of 1, a window
-    // begins at each token that is followed by at least four other tokens, so there are 9 windows.
+    // Solution: the sentence has 13 ids. A window has four inputs and four targets. The targets are
+    // shifted by one token, so each window needs five tokens. With a stride of 1, a window begins
+    // at each token that is followed by at least four other tokens, which gives 9 windows.
     let my_text = "I am currently taking a class about learning how to build LLMs";
     let config = DataLoaderConfig {
         batch_size: 2,
@@ -286,7 +286,7 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
         "9",
         "13 ids, with 4 inputs and a target per window",
     );
-    // Each batch contains two windows. The ninth window is left out because it doesn't fill a
+    // Each batch contains two windows. The ninth window is left out, because it doesn't fill a
     // batch. The context vectors form an array with 4 batches, 2 windows per batch, 4 tokens per
     // window, and 1,024 features per token.
     let (vocab_size, context_length) = (50257, 4);
@@ -303,10 +303,10 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.shape("In [55]", &stacked(&context_embs)?, &[4, 2, 4, 1024]);
 
     book.section("bad-lm", "Building a bad minimal language model");
-    // An attention module, followed by a linear layer that computes a logit for each token of the
-    // vocabulary, is already a language model. This model is a bad one, because it has no causal
-    // mask and isn't trained. The cell uses it to predict the next token at each position in eight
-    // windows.
+    // An attention module is already a language model if it is followed by a linear layer that
+    // computes a logit for each token of the vocabulary. This model is a bad one, because it has no
+    // causal mask and isn't trained. The cell uses it to predict the next token at each position in
+    // eight windows.
     let sizes = BadLmConfig {
         context_length: 4,
         vocab_size,
@@ -334,9 +334,9 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
 }
 
 /// Returns the product of two matrices of zeros that have the shapes `a` and `b`. The notebook uses
-/// it to show which shapes can be multiplied. Returns an error if the number of columns of the
-/// first matrix differs from the number of rows of the second matrix: in this case, `matmul`
-/// panics, and this function catches the panic.
+/// it to show which shapes can be multiplied. Returns an error if the first matrix doesn't have as
+/// many columns as the second matrix has rows. In this case, `matmul` panics, and this function
+/// catches the panic.
 fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
     let hook = take_hook();
     set_hook(Box::new(|_| {})); // the panic is expected, so its message is suppressed
@@ -347,7 +347,7 @@ fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
     })
 }
 
-/// Returns an array of the given shape that contains normal samples (random numbers with mean 0 and
+/// Returns an array of the given shape, filled with normal samples (random numbers with mean 0 and
 /// standard deviation 1), like `torch.randn(shape)`.
 fn randn<D: Dimension>(shape: D, rng: &mut TorchRng) -> Array<f32, D> {
     let numbers = rng.randn(shape.size());
