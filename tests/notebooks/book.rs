@@ -28,10 +28,10 @@ use crate::value::Shown;
 use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 
 /// State of a notebook while it runs. A notebook is a Rust port of one of the book's Python
-/// notebooks, and its code calls the methods of this type to show values and to compare them with
-/// the output of the Python notebook. The result of each call is stored under the line number of
-/// the call in the notebook's source file, so that [`crate::Program::run`] can later show each
-/// result next to the code that computed it.
+/// notebooks. Its code calls the methods of this type to show values and to compare them with the
+/// output of the Python notebook. The result of each call is stored under the call's line number in
+/// the notebook's source file. [`crate::Program::run`] can therefore show each result next to the
+/// code that computed it.
 #[derive(Default)]
 pub struct Notebook {
     settings: Settings,
@@ -144,11 +144,11 @@ pub struct Record {
 
 impl Record {
     /// Returns a short summary that tells learners how the cell's values were compared. It contains
-    /// the number of compared values, what they were compared with, and the difference that is the
-    /// largest in relation to its tolerance. If an input, the text or the model was replaced, the
-    /// summary instead gives the reason why the values weren't compared. Returns an empty string if
-    /// the cell has no values that are compared one by one, for example because it shows the shape
-    /// of an array.
+    /// the number of compared values, what they were compared with, and the difference that is
+    /// largest relative to its tolerance. If an input, the text or the model was replaced, the
+    /// summary instead says why the values weren't compared. Returns an empty string if the cell
+    /// has no values that are compared one by one, for example because it shows the shape of an
+    /// array.
     pub fn about(&self) -> String {
         let verdict = &self.verdict;
         let what = match self.kind {
@@ -195,8 +195,8 @@ pub struct InputValue {
     /// number of elements.
     pub bounds: String,
     /// Description of what a learner may enter for this input. For a number, it gives the allowed
-    /// range, such as `1 to 64`. For a text or a matrix, it gives the allowed size, such as `at
-    /// most 1000 characters`.
+    /// range, such as `1 to 64`. For a text or a matrix, it gives the allowed size, such as
+    /// `at most 1000 characters`.
     pub range: String,
     /// Text that the learner entered for this input, or `None` if the learner entered nothing or
     /// the default value.
@@ -214,18 +214,18 @@ pub struct InputValue {
 /// doesn't compute or compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Name of the cell in the original Python notebook that prints the omitted values, such as `In
-    /// [36]`.
+    /// Name of the cell in the original Python notebook that prints the omitted values, such as
+    /// `In [36]`.
     pub cell: String,
     /// Number of values that the original Python notebook prints but that the Rust port doesn't
     /// compute or compare.
     pub figures: usize,
-    /// Explanation, shown to learners, of why the Rust port doesn't compute these values of the
-    /// original Python notebook or doesn't compare its own values with them.
+    /// Explanation, shown to learners, of why the Rust port doesn't compute or compare these
+    /// values.
     pub why: String,
 }
 
-/// Error that a notebook's function returns if it can't compute its remaining cells with the
+/// Error returned by a function of a notebook that can't compute its remaining cells with the
 /// current settings, for example because the user hasn't provided the book's text. The error
 /// contains the reason. The remaining cells are marked as skipped, which doesn't count as a
 /// failure.
@@ -399,10 +399,10 @@ impl Notebook {
     }
 
     /// Checks that a statement in the notebook's prose, such as "no choice is right", is true for
-    /// the computed values. If `is_true` is false, the cell that is nearest to this call in the
-    /// source code fails with an error message that contains `statement`. The check is ignored if
-    /// the learner has changed an input or if the notebook uses a text that the learner provided,
-    /// because the statement may then no longer apply.
+    /// the computed values. If `is_true` is false, the cell nearest to this call in the source code
+    /// fails with an error message that contains `statement`. The check is ignored if the learner
+    /// has changed an input or if the notebook uses a text that the learner provided. In these
+    /// cases, the statement may no longer apply.
     #[track_caller]
     pub fn holds(&mut self, statement: &str, is_true: bool) {
         let line = self.go_to_caller();
@@ -452,7 +452,7 @@ impl Notebook {
 
     /// Tells learners about values that the original Python notebook prints but that the Rust port
     /// doesn't compute or compare. `_cell` is the cell that prints these values, `_figures` is
-    /// their number, and `_why` is the reason why they are left out.
+    /// their number, and `_why` says why they are left out.
     #[track_caller]
     pub fn leaves_out(&mut self, _cell: &str, _figures: usize, _why: &str) {
         self.go_to_caller();
@@ -712,7 +712,7 @@ impl Notebook {
             record.verdict = Verdict::default();
         }
         let before = self.records.insert(line, record);
-        assert!(before.is_none(), "the call of line {line} ran twice");
+        assert!(before.is_none(), "the call at line {line} ran twice");
     }
 
     /// Stores the line number of the notebook's current call to a method of this type in `at`, and

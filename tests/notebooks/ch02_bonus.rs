@@ -133,9 +133,9 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
 
     // A *one-hot* row represents an id by a 1 at the id's position and zeros elsewhere. We copy the
     // embedding layer's weights into the linear layer and apply this layer to a one-hot row for
-    // each id. The result is the id's row of the embedding layer, because every other row is
-    // multiplied by 0. Both layers therefore compute the same result, but looking up a row avoids
-    // the multiplications by 0.
+    // each id. Every other row of the weights is multiplied by 0, so the result is the id's row of
+    // the embedding layer. Both layers therefore compute the same result, but looking up a row
+    // avoids the multiplications by 0.
     let onehot = Array2::from_shape_fn((3, num_idx), |(row, id)| {
         f32::from(u8::from(idx[row] as usize == id))
     });

@@ -1,4 +1,4 @@
-//! Translation of chapter 4's exercise-solutions.ipynb.
+//! Rust port of chapter 4's exercise-solutions.ipynb.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 

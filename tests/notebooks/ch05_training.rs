@@ -94,9 +94,9 @@ fn training(book: &mut Notebook) -> Result<Trained> {
     // The goal of this notebook is to reproduce the book's complete training run, in which the
     // model of section 4.6 is trained on the story for ten epochs. Section 5.2 of chapter 5's
     // notebook explains the four parts of a training step: forward, loss, backward and step.
-    // Listing 5.3 of the book contains the loop over the training steps. It measures the training
-    // and the validation loss at every fifth step, and after each epoch, the model generates a
-    // sample of text.
+    // Listing 5.3 of the book contains the loop over the training steps. At every fifth step, this
+    // loop measures the training loss and the validation loss. After each epoch, the model
+    // generates a sample of text.
     book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
     // The picture shows the losses that the book prints. The training loss falls below 0.5. The
     // validation loss is lowest in epoch 7 and then rises, because the model overfits. (The number
@@ -309,7 +309,7 @@ Ep 1 (Step 000005): Train loss 0.244, Val loss 6.614",
 struct Printout<'a> {
     start_context: &'a str,
     tokenizer: &'a dyn Tokenizer,
-    /// Whether to suppress the output of the losses to standard error.
+    /// Whether to suppress the printing of losses to standard error.
     is_quiet: bool,
     batch_losses: Vec<f32>,
     /// Epoch, step, training loss and validation loss of each evaluation.

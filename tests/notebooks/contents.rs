@@ -1,10 +1,10 @@
-//! Splits the source code of a notebook into the parts that learners see in a web page or a
-//! terminal, such as prose, cells and pictures, and combines them with the results from a run of
-//! the notebook. (A notebook is a Rust port of an original document, usually one of the book's
-//! Python notebooks.) Each part except prose is created by a statement such as `book.prints(…)`,
-//! which calls a method of [`Notebook`]. In this module, a *call* is either such a statement or an
-//! expression that reads an input (a value that the learner can change), and its line number refers
-//! to the notebook's source file.
+//! Splits the source code of a notebook into the parts that learners see, such as prose, cells and
+//! pictures. Combines these parts with the results from a run of the notebook, so that a web page
+//! or a terminal can show both. A notebook is a Rust port of an original document, usually one of
+//! the book's Python notebooks. Each part except prose is created by a statement such as
+//! `book.prints(…)`, which calls a method of [`Notebook`]. In this module, a *call* is either such
+//! a statement or an expression that reads an input, which is a value that the learner can change.
+//! The line number of a call is its line number in the notebook's source file.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -337,11 +337,11 @@ fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     undented(&texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// Returns the outcome of the cell whose value is shown by the call at the line number `line` of
-/// the notebook's source file. If the notebook reached this call, `book` contains its result, which
-/// is moved out of `book` and returned. Otherwise, a function of the notebook (such as one that
-/// failed with an error) ended before it reached the cell. In this case, the last function that
-/// ended at or before this line determines the outcome, such as "skipped" together with the reason.
+/// Returns the outcome of the cell whose value is shown by the call at line `line` of the
+/// notebook's source file. If the notebook reached this call, `book` contains the call's result,
+/// which is moved out of `book` and returned. Otherwise, a function of the notebook ended before it
+/// reached the cell, for example because of an error. In this case, the last function that ended at
+/// or before this line determines the outcome, such as "skipped" together with the reason.
 fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     if let Some(record) = book.records.remove(&line) {
         return Outcome::Ran(record);
@@ -352,11 +352,11 @@ fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     why.unwrap_or(Outcome::Lost("not reached".to_owned()))
 }
 
-/// Splits the code of a notebook's cell into the comments at its beginning and the actual code,
-/// which are shown separately to learners. Returns the text of each block of comments, the last of
-/// which is the explanation of the cell, and the actual code. The returned code ends with the
-/// expression whose value the cell shows. This expression is taken from the arguments of `call`:
-/// for example, `book.prints("In [3]", &x, …)` shows the value of `x`.
+/// Splits the code of a notebook cell into the comments at its beginning and the actual code,
+/// because learners see them separately. Returns the text of each block of comments, and the actual
+/// code. The last block is the explanation of the cell. The returned code ends with the expression
+/// whose value the cell shows, which is taken from the arguments of `call`. For example,
+/// `book.prints("In [3]", &x, …)` shows the value of `x`.
 fn about(call: &Call, code: &str) -> (Vec<String>, String) {
     let argument = |place: usize| call.arguments.get(place).copied().unwrap_or_default();
     let value = match call.method {

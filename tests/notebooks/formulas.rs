@@ -8,8 +8,8 @@ use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, con
 use tensor_ops::{Linear, gelu};
 use torch_rng::TorchRng;
 
-/// Returns the softmax of attention scores, computed directly by its formula: the exponential of
-/// each score, divided by the sum of all exponentials. The sum can overflow or be rounded to 0.
+/// Returns the softmax of attention scores, computed directly from its formula: the exponential of
+/// each score is divided by the sum of all exponentials. This sum can overflow or be rounded to 0.
 pub(crate) fn softmax_naive(scores: &ArrayRef1<f32>) -> Array1<f32> {
     let exponentials = scores.exp();
     &exponentials / exponentials.sum()

@@ -1,7 +1,7 @@
 //! Defines which types the inputs of a notebook can have. A notebook is a Rust port of one of the
-//! book's Python notebooks, and its inputs are values in the code, such as a seed, that learners
-//! can change in a web page or a terminal. An input can be a number, a text, a Boolean value, or a
-//! matrix. To enter a matrix, learners separate its rows by semicolons, as in `0.4 0.1; 0.5 0.8`.
+//! book's Python notebooks. Its inputs are values in the code, such as a seed, that learners can
+//! change on a web page or in a terminal. An input can be a number, a text, a Boolean value, or a
+//! matrix. To enter a matrix, learners separate its rows with semicolons, as in `0.4 0.1; 0.5 0.8`.
 
 use std::fmt::Display;
 

@@ -3,11 +3,11 @@
 //! to bottom. It reproduces the cells of the original document with the public API of our crates,
 //! and compares the results with the output in the original document.
 //!
-//! `cargo test` runs all notebooks, `cargo xtask verify` reports the result of comparing each
-//! computed value with the output of the original document, and `cargo xtask notebook` shows the
-//! cells of a notebook together with their output, as Jupyter does. Each expected output is written
-//! only once, next to the code that computes it, with the digits that the original document prints.
-//! No expected output was copied from the output of our own code.
+//! `cargo test` runs all notebooks. `cargo xtask verify` compares each computed value with the
+//! output of the original document and reports the result. `cargo xtask notebook` shows the cells
+//! of a notebook together with their output, as Jupyter does. Each expected output is written only
+//! once, next to the code that computes it, with the digits that the original document prints. No
+//! expected output was copied from the output of our own code.
 //!
 //! This crate contains the Rust ports of the book's Python notebooks. Its documentation uses the
 //! following terms:
@@ -21,7 +21,7 @@
 //!   code that computes the value.
 //! - *Prose* is the text that explains the cells. It consists of the `//` comments between the
 //!   statements of a notebook.
-//! - A *learner* is a person who works through a notebook in a terminal or in a web page. Learners
+//! - A *learner* is a person who works through a notebook in a terminal or on a web page. Learners
 //!   can change the *inputs* of a notebook, such as a seed or a text.
 //! - The [`Part`]s of a notebook are the pieces that learners see one after the other: headings,
 //!   prose, cells, pictures, and so on.
@@ -192,9 +192,9 @@ pub struct Settings {
     /// Whether the notebook runs as WebAssembly in a web page. If it does, it skips the cells that
     /// need a large model, use sizes that don't fit in 32 bits, or rely on catching a panic.
     pub small: bool,
-    /// Inputs of the notebook, such as a seed, that the learner has changed. Each entry contains a
-    /// line number and the text that the learner entered. The line number is that of the call that
-    /// reads the input, in the notebook's source file.
+    /// Inputs of the notebook, such as a seed, that the learner has changed. Each entry contains
+    /// the text that the learner entered, preceded by the line number of the call that reads the
+    /// input in the notebook's source file.
     pub inputs: Vec<(u32, String)>,
 }
 

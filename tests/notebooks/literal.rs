@@ -1,6 +1,6 @@
-//! Parses the numbers in the output of one of the book's Python notebooks. For each number, this
-//! module determines the tolerance with which it is compared with the value that the Rust port
-//! computes.
+//! Parses the numbers in the output of one of the book's Python notebooks. Each number is compared
+//! with a value that the Rust port of the notebook computes, and this module determines the
+//! tolerance for the comparison.
 //!
 //! The tolerance for a printed number depends only on its printed digits, not on the cell that
 //! prints it. It follows these rules:

@@ -34,11 +34,11 @@ impl Values {
         values.push((line, value));
     }
 
-    /// Returns the value that replaces the placeholder `{name}` in prose at the line number `line`
-    /// of the notebook's source file. This is the last value that the notebook recorded under this
-    /// name at or before this line. If there is none, it is the first value that was recorded after
-    /// this line, because the prose before a cell can mention a value that the cell computes.
-    /// Returns `None` if no value was recorded under this name.
+    /// Returns the value that replaces the placeholder `{name}` in prose at line `line` of the
+    /// notebook's source file. This is the last value that the notebook recorded under this name at
+    /// or before this line. If there is no such value, it is the first one recorded after this
+    /// line, because the prose before a cell can mention a value that the cell computes. Returns
+    /// `None` if no value was recorded under this name.
     fn at(&self, name: &str, line: u32) -> Option<&str> {
         let values = self.0.get(name)?;
         let before = values.iter().rev().find(|(at, _)| *at <= line);

@@ -12,9 +12,9 @@ use tokenizer::{SimpleTokenizerV1, build_vocabulary, preprocess};
 /// beginning of a text. The limit keeps the training time at about a second.
 const CHARACTERS: usize = 5000;
 
-/// Returns the beginning of `text`, which the small model is trained on. It ends with the last
-/// complete word within the first [`CHARACTERS`] characters. If `text` isn't longer than that,
-/// returns the whole text.
+/// Returns the part of `text` that the small model is trained on. This is the beginning of `text`,
+/// up to the last complete word within the first [`CHARACTERS`] characters. If `text` isn't longer
+/// than that, returns the whole text.
 pub(crate) fn beginning(text: &str) -> &str {
     let Some((end, _)) = text.char_indices().nth(CHARACTERS) else {
         return text;

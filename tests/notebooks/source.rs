@@ -1,13 +1,13 @@
 //! Parses the Rust source code of a notebook, so that a web page or a terminal can show it to
 //! learners. A notebook is a Rust port of one of the book's Python notebooks. In its code, `book`
-//! is the variable of type [`crate::Notebook`] whose methods show computed values and compare them
-//! with the output of the Python notebook. [`calls`] finds the calls of these methods, such as
-//! `book.prints(…)`, and the code between them. [`item`] finds functions and types that a notebook
-//! shows as listings.
+//! is a variable of type [`crate::Notebook`]. The methods of this type show computed values and
+//! compare them with the output of the Python notebook. [`calls`] finds the calls to these methods,
+//! such as `book.prints(…)`, and the code between them. [`item`] finds functions and types that a
+//! notebook shows as listings.
 //!
 //! [`tokens`] splits Rust code into tokens, such as keywords and string literals. This module uses
-//! the tokens to find the end of a call's arguments, and the web pages that show notebooks use them
-//! for syntax highlighting.
+//! the tokens to find the end of a call's arguments. The web pages that show notebooks use them for
+//! syntax highlighting.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -33,16 +33,16 @@ pub(crate) struct Call<'a> {
     /// Code of the notebook between the previous statement that calls a `book` method and this one.
     /// Learners see it as the code of a cell. The field is empty if this call reads an input, as in
     /// `let seed = book.input(…);`. In this case, the statement that contains the call is included
-    /// in the next call's field instead.
+    /// in the `code` field of the next statement's [`Call`].
     pub(crate) code: String,
 }
 
 impl Call<'_> {
-    /// Returns what an argument of this call says: the value of the string (without quotes and
-    /// escapes) if the argument is a string literal, and the source code of the argument otherwise.
-    /// For example, in `book.prints("In [3]", &x, …)`, the text of the argument with the index 0 is
-    /// `In [3]`, and the text of the argument with the index 1 is `x`. Returns `None` if the call
-    /// has no argument with the index `place`.
+    /// Returns the text of an argument of this call. If the argument is a string literal, its text
+    /// is the value of the string, without quotes and escapes. Otherwise, its text is its source
+    /// code. For example, in `book.prints("In [3]", &x, …)`, the argument at index 0 has the text
+    /// `In [3]`, and the argument at index 1 has the text `x`. Returns `None` if the call has no
+    /// argument at index `place`.
     pub(crate) fn text(&self, place: usize) -> Option<String> {
         static ESCAPE: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"(?s)\\(\n\s*|x20|.)").expect("a regular expression"));
@@ -68,9 +68,9 @@ impl Call<'_> {
 /// in their original order. Two kinds of calls are included: statements such as `book.prints(…);`,
 /// and calls that read an input, as in `let seed = book.input(…);`.
 ///
-/// If a call is part of a larger statement, learners see other code in its place. This is the code
-/// that `changed` contains for the line number of the call, if any, such as the value that the
-/// learner has entered. Otherwise, it is the argument that specifies the default value. For
+/// If a call is part of a larger statement, learners see other code in its place. If `changed`
+/// contains code for the line number of the call, such as the value that the learner has entered,
+/// they see this code. Otherwise, they see the argument that specifies the default value. For
 /// example, `book.input("seed", 123, ..)` is replaced with `123`. A call without arguments returns
 /// the book's text, so it is replaced with code that reads the-verdict.txt.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
@@ -210,10 +210,10 @@ pub(crate) fn undented(text: &str) -> String {
 }
 
 /// Finds a function, type or other item in Rust source code, so that a notebook can show it as a
-/// listing. The first line of the item begins with `start` (for example, `pub fn generate(`), not
-/// counting indentation. Returns the number of this line, starting from 1, and the code from this
-/// line to the item's closing brace, without details that learners don't need. Returns `None` if no
-/// line begins with `start` or if the closing brace is missing.
+/// listing. The first line of the item must begin with `start`, such as `pub fn generate(`, not
+/// counting indentation. Returns the number of this line, starting from 1. Also returns the code
+/// from this line to the item's closing brace, without details that learners don't need. Returns
+/// `None` if no line begins with `start` or if the closing brace is missing.
 pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     let line = source
         .lines()
