@@ -678,7 +678,7 @@ impl Notebook {
         let value = value.value();
         let verdict = compare(&value, printed, within.map(|(tolerance, _)| tolerance));
         let looser = within.map(|(_, why)| {
-            format!("the tolerance is larger than the printed digits suggest: {why}")
+            format!("the tolerance is larger than the rounding of the printed digits requires, because {why}")
         });
         self.record(Record {
             kind,

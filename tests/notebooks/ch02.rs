@@ -548,7 +548,7 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
         let ids = bpe.encode_ordinary(&new_word);
         let mut tokens = ids.iter().map(|&id| &bpe.tokens()[id as usize]);
         let known = match tokens.find(|token| token.len() > 1) {
-            Some(token) => format!("In this example, the tokenizer has learned the piece \"{}\" from the tiny text. Parts for which it has learned no piece stay single bytes.", spelled(token)),
+            Some(token) => format!("In this example, the tokenizer has learned the piece \"{}\" from the tiny text. Bytes that aren't part of a learned piece stay separate.", spelled(token)),
             None => "In this example, none of the merges applies, so all pieces are single bytes.".to_owned(),
         };
         book.value("known_piece", known);
@@ -595,12 +595,16 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
         let split = split.filter(|ids| ids.len() > 1).map(in_pieces);
         let split_words = match &split.collect::<Vec<_>>()[..] {
             [] => String::new(),
-            [one] => format!("In this text, one group of letters becomes several tokens: {one}."),
+            [one] => format!("In this text, one word is split into several tokens: {one}."),
+            [first @ .., _] if first.len() >= 3 => format!(
+                "In this text, {} words are split into several tokens. Here are the tokens of the first three words: {}.",
+                first.len() + 1,
+                first[..3].join(", ")
+            ),
             words => format!(
-                "In this text, {} groups of letters become several tokens{}: {}.",
+                "In this text, {} words are split into several tokens: {}.",
                 words.len(),
-                if words.len() > 3 { ", such as these" } else { "" },
-                words[..words.len().min(3)].join(", ")
+                words.join(", ")
             ),
         };
         book.value("split_words", split_words);
@@ -664,10 +668,10 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
         let pieces = ids.iter().filter_map(|&id| tokenizer.piece(id));
         let line_breaks = pieces.filter(|piece| piece.contains(&b'\n')).count();
         let reason = match 2 * line_breaks > total.saturating_sub(words) {
-            true => format!("mainly because line breaks are tokens, too ({line_breaks} of them)"),
-            false => "because it splits rare words and also represents line breaks by tokens".to_owned(),
+            true => format!("The main reason is that GPT-2's tokenizer also represents line breaks by tokens, {line_breaks} of them in this text."),
+            false => "The reasons are that GPT-2's tokenizer splits rare words and also represents line breaks by tokens.".to_owned(),
         };
-        let more = format!("GPT-2's vocabulary is far larger than that of section 2.3. Nevertheless, GPT-2's tokenizer splits the text into more tokens than `preprocess`, {reason}.");
+        let more = format!("GPT-2's vocabulary is far larger than that of section 2.3, so you might expect fewer tokens. However, GPT-2's tokenizer splits this text into more tokens than the function `preprocess` of section 2.2 does. {reason}");
         book.value("total_tokens", total);
         book.value("than_words", if total > words { &more } else { "" });
         book.value("per_gpt2_token", raw_text.chars().count() as f64 / total as f64);
@@ -747,7 +751,7 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
             .collect();
         let split_names = match &names[..] {
             [] => String::new(),
-            names => format!("GPT-2's vocabulary has no single token for {}, so some tasks ask only for the next part of a word.", names.join(" or ")),
+            names => format!("GPT-2's vocabulary has no single token for {}, so in some of the prediction tasks, the right answer is only a part of a word.", names.join(" or ")),
         };
         book.value("split_names", split_names);
     });
@@ -819,8 +823,8 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
     book.aside(|book| {
         let is_single = config.batch_size == 1 && !config.shuffle;
         let moved = match config.stride {
-            1 => "Its window is the first window, moved by one token.".to_owned(),
-            stride => format!("Its window is the first window, moved by {stride} tokens."),
+            1 => "The window in the second batch is the window in the first batch, moved by one token.".to_owned(),
+            stride => format!("The window in the second batch is the window in the first batch, moved by {stride} tokens."),
         };
         book.value("moved", if is_single { &moved } else { "" });
     });
@@ -912,7 +916,7 @@ fn batches_for_training(book: &mut Notebook) -> Result<()> {
         let is_exact = starts.is_multiple_of(config.stride);
         book.value("rounded", if is_exact { "" } else { ", rounded up" });
         let left_out = match windows - batches * config.batch_size {
-            0 => "They fill all batches, so `drop_last` leaves none of them out.".to_owned(),
+            0 => "The windows fill all batches, so `drop_last` leaves none of them out.".to_owned(),
             1 => "The last window doesn't fill a batch, so `drop_last` leaves it out.".to_owned(),
             number => format!(
                 "The last {number} windows don't fill a batch, so `drop_last` leaves them out."

@@ -92,7 +92,7 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
     book.aside(|book| {
         let next_row = match config.shuffle {
             true => "The windows are in random order.".to_owned(),
-            false => format!("The stride is the distance from the beginning of each window to the beginning of the next, which is {} in this cell.", config.stride),
+            false => format!("The stride is the number of tokens from the beginning of each window to the beginning of the next one. In this cell, the stride is {}.", config.stride),
         };
         book.value("next_row", next_row);
     });
@@ -113,7 +113,7 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
     };
     book.aside(|book| {
         let overlap = match config.max_length.saturating_sub(config.stride) {
-            0 => "In this cell, they aren't, so they don't overlap.".to_owned(),
+            0 => "In this cell, the windows aren't longer than the stride, so they don't overlap.".to_owned(),
             _ if config.shuffle => {
                 "With `shuffle`, however, neighboring rows usually come from different parts of the text.".to_owned()
             }

@@ -76,7 +76,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         let two_best = match [tied.len(), next_tied.len()] {
             [1, 1] => format!("The largest score, {score:.4}, belongs to \"{}\", and the second largest, {next_score:.4}, belongs to \"{}\".", name_of(best), name_of(next)),
             [1, _] => format!("The largest score, {score:.4}, belongs to \"{}\".", name_of(best)),
-            _ => format!("The largest score, {score:.4}, belongs to the words {}.", quoted(&tied)),
+            _ => format!("The words {} share the largest score, {score:.4}.", quoted(&tied)),
         };
         book.value("two_best", two_best);
     });
@@ -311,13 +311,13 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         let is_unique = largest.iter().all(|columns| columns.len() == 1);
         let which = match &own[..] {
             _ if own.len() == words => "Yes.".to_owned(),
-            [] => "No. Each word takes more from another word.".to_owned(),
-            [word] => format!("No. Only \"{}\" takes the most from itself.", name_of(*word)),
+            [] => "No. Each word takes more from another word than from itself.".to_owned(),
+            [word] => format!("No. Only the word \"{}\" takes the most from itself.", name_of(*word)),
             _ => format!("No. Only the words {} take the most from themselves.", quoted(&own)),
         };
         let largest_columns = match is_unique {
             true => format!("{which} From the first row to the last, the largest weights are in the columns {}.", listed(columns)),
-            false => format!("In at least one row, several weights are equal to the largest weight. In {} of the {words} rows, no weight is larger than that of the word itself.", own.len()),
+            false => format!("In at least one row, several weights are equal to the largest weight. In {} of the {words} rows, no weight is larger than the weight that the row's word gives to itself.", own.len()),
         };
         book.value("largest_columns", largest_columns);
         let lengths = attn_scores.diag();
@@ -402,14 +402,14 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     // First, we compute the query vector of the second word. Multiplying a vector of d_in features
     // by a matrix of shape (d_in, d_out) produces a vector of d_out features. In GPT models, d_in
-    // and d_out are usually equal. In this example, d_in is {d_in} and d_out is
-    // {d_out}{why_unequal}. The matrices are initialized with random numbers, which the seed
-    // determines.
+    // and d_out are usually equal. In this example, d_in is {d_in} and d_out is {d_out}.
+    // {why_unequal} The matrices are initialized with random numbers, which the seed determines.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
     book.aside(|book| {
-        let why_unequal = ", so that each shape shows which of the two it contains";
+        let why_unequal =
+            "These two numbers are different, so that each shape shows which of them it contains.";
         book.value("why_unequal", if d_in == d_out { "" } else { why_unequal });
     });
 
@@ -457,20 +457,18 @@ tensor([[0.4421, 0.5931, 0.5790],
     );
     book.aside(|book| {
         let scores = attn_scores_2.row(0);
-        let fits = |how: &str, which: &str, score: f32| match &words_with(&scores, score)[..] {
-            [word] => format!(
-                "The word \"{}\" is the {how} match, because it has the {which} score, {score:.4}.",
-                name_of(*word)
-            ),
-            tied => format!(
-                "The words {} are the {how} matches, because they have the {which} score, {score:.4}.",
-                quoted(tied)
-            ),
-        };
         let [smallest, largest] = range(&scores);
+        let best = match &words_with(&scores, largest)[..] {
+            [word] => format!("The word \"{}\" fits the query best, because it has the highest score, {largest:.4}.", name_of(*word)),
+            tied => format!("The words {} fit the query best, because they share the highest score, {largest:.4}.", quoted(tied)),
+        };
+        let worst = match &words_with(&scores, smallest)[..] {
+            [word] => format!("The word \"{}\" fits the query least, because it has the lowest score, {smallest:.4}.", name_of(*word)),
+            tied => format!("The words {} fit the query least, because they share the lowest score, {smallest:.4}.", quoted(tied)),
+        };
         let fits = match words_with(&scores, largest).len() == words {
-            true => "All words fit equally well, because their scores are equal.".to_owned(),
-            false => fits("best", "highest", largest) + " " + &fits("worst", "lowest", smallest) + " The matrices are random, so this ranking doesn't mean anything yet.",
+            true => "All words fit the query equally well, because their scores are equal.".to_owned(),
+            false => format!("{best} {worst} The matrices are random, so this ranking doesn't mean anything yet."),
         };
         book.value("fits", fits);
     });
@@ -535,7 +533,7 @@ tensor([[0.4421, 0.5931, 0.5790],
         let division_effect = match (d_k, (before - after).abs() < 1e-4) {
             (1, _) => "With a single feature, the division by 1 changes nothing.".to_owned(),
             (_, true) => String::new(),
-            (_, false) => format!("Without the division, this word would get a weight of {before:.4} instead of {after:.4}."),
+            (_, false) => format!("Without the division, the second word would get a weight of {before:.4} instead of {after:.4}."),
         };
         book.value("division_effect", division_effect);
     });
@@ -920,8 +918,8 @@ tensor([[2., 2., 0., 2., 2., 0.],
     book.value("all", example.len());
     book.value("expected_zeros", rounded(p * example.len() as f64));
 
-    // Next, dropout with the same seed is applied to the causal attention weights. It drops
-    // {dropped} of the {visible} positive weights{emptied}.
+    // Next, dropout with the same seed is applied to the causal attention weights. It sets
+    // {dropped} of the {visible} positive weights to 0. {emptied}
     let (dropped, _) =
         dropout.forward_train(attn_weights.clone(), &mut TorchRng::manual_seed(seed));
     book.aside(|book| {
@@ -944,8 +942,8 @@ tensor([[2., 2., 0., 2., 2., 0.],
         let empty: Vec<String> = (0..words).filter(empty).map(|row| (row + 1).to_string()).collect();
         let emptied = match &empty[..] {
             [] => String::new(),
-            [row] => format!(", including all weights in row {row}, so word {row} receives no information in this step"),
-            rows => format!(", including all weights in rows {}, so these words receive no information in this step", rows.join(", ")),
+            [row] => format!("All weights in row {row} are now 0, so word {row} receives no information in this step."),
+            rows => format!("All weights in the rows {} are now 0, so the words of these rows receive no information in this step.", rows.join(", ")),
         };
         book.value("emptied", emptied);
         book.holds("the second row is empty", empty == ["2"]);
@@ -966,7 +964,7 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
             &dropped,
             &format!("After dropout with p = {p}"),
             &format!(
-                "attention weight, those kept times {}",
+                "attention weight (kept weights are multiplied by {})",
                 rounded(1.0 / (1.0 - p))
             ),
         )
@@ -1113,7 +1111,7 @@ tensor([[[-0.4519,  0.2216],
         if apart.iter().all(|&apart| apart < 1e-4) {
             return book.value("other_heads", "");
         }
-        book.value("other_heads", format!("The remaining columns come from the {others}. In the output for the first text, columns 1 and {other} contain different numbers, because each head has its own matrices. In the first row, every head gives the first word the weight 1, so there, only the value matrices make a difference."));
+        book.value("other_heads", format!("The remaining columns come from the {others}. In the output for the first text, column 1 comes from the first head and column {other} from the second head. They contain different numbers, because each head has its own matrices. In the first row, every head gives the first word a weight of 1, so the heads can differ in this row only because their value matrices differ."));
     });
     book.aside(|book| {
         let of_ca = ca

@@ -92,7 +92,7 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
             let (printed, computed) = (list.len(), texts.len());
             ensure!(
                 printed == computed,
-                "{printed} printed, {computed} computed"
+                "the document prints {printed} texts, but {computed} were computed"
             );
             for (text, printed) in texts.iter().zip(list) {
                 note_text(&torch_form::quoted(text), printed);
@@ -111,7 +111,7 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
     ours.retain(|mark| mark == 'x' || theirs.contains('['));
     ensure!(
         ours == theirs,
-        "a value of shape {:?} is not printed so",
+        "the layout of the printed output doesn't match the computed value, which has the shape {:?}",
         array.shape()
     );
     for ((at, computed), (literal, _)) in numbers.iter().zip(&literals) {
@@ -127,7 +127,10 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
             format!("{at:?}: printed {}, computed {computed}", literal.text)
         });
     }
-    ensure!(verdict.figures > 0, "nothing is printed there");
+    ensure!(
+        verdict.figures > 0,
+        "the printed output contains no number to compare with"
+    );
     Ok(verdict)
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if let Some(how) = how {
         print(&format!(
-            "Some cells read the story \"The Answering Bell\", so their output differs from the book's. To use the book's text, specify {how}.\n"
+            "Some notebook cells read the short story \"The Answering Bell\" instead of the book's text, so their output differs from the output in the book. To use the book's text, specify {how}.\n"
         ))?;
     }
     ensure!(
@@ -187,7 +187,7 @@ fn text_of(cell: &Cell) -> String {
         (Outcome::Ran(record), _) => output(record),
         (Outcome::Skipped(why), Some(printed)) => {
             format!(
-                "(This cell isn't run here because {why}. The document shows this output:)\n{printed}\n"
+                "(This cell isn't run here because {why}. The original document shows the following output.)\n{printed}\n"
             )
         }
         (Outcome::Skipped(why), None) => format!("(This cell isn't run here because {why}.)\n"),
@@ -201,8 +201,12 @@ fn text_of(cell: &Cell) -> String {
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     let instead = match record.kind {
-        Kind::OtherText => Some("The output for the book's text:"),
-        Kind::SmallModel => Some("The output of the book's model:"),
+        Kind::OtherText => Some(
+            "The original document shows the following output, which was computed from the book's text.",
+        ),
+        Kind::SmallModel => Some(
+            "The original document shows the following output, which was computed by the book's model.",
+        ),
         _ => None,
     };
     if let (Some(instead), Some(printed)) = (instead, &record.printed) {
@@ -212,7 +216,7 @@ fn output(record: &Record) -> String {
         && ![Kind::Changed, Kind::OtherText, Kind::SmallModel].contains(&record.kind)
         && !differences(&record.ours, printed).is_empty()
     {
-        output += &format!("\n(The document shows this output:)\n{printed}\n");
+        output += &format!("\n(The original document shows the following output.)\n{printed}\n");
     }
     let faults = &record.verdict.faults;
     if !faults.is_empty() {

@@ -140,7 +140,7 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     }
     if let Some(row) = of_item.first().or(rows.first()) {
         bail!(
-            "no cell computes \"{}\", but docs/book-map.md lists these items for it: {}",
+            "no notebook cell covers \"{}\"; instead, see what docs/book-map.md lists for this topic: {}",
             row.section,
             row.rust
         );
@@ -239,7 +239,7 @@ mod tests {
         }
         assert!(chosen("SelfAttention_v1").contains("ch03 3.4.2"));
         for (words, answer) in [
-            ("load_weights_into_gpt", "no cell computes \"5.5"),
+            ("load_weights_into_gpt", "no notebook cell covers \"5.5"),
             ("MultiHedAttention", "MultiHeadAttention"),
         ] {
             assert!(rejection(words).contains(answer), "{words}");
@@ -280,7 +280,7 @@ mod tests {
         ] {
             let message = rejection(words);
             let start = format!(
-                "no cell computes \"{section}\", but docs/book-map.md lists these items for it: {items}"
+                "no notebook cell covers \"{section}\"; instead, see what docs/book-map.md lists for this topic: {items}"
             );
             assert!(message.starts_with(&start), "{message}");
         }

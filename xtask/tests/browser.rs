@@ -371,7 +371,7 @@ fn a_reader_changes_a_training_run_and_looks_at_it() {
         told["corrected"],
         json!(["learning rate  ", false, false, false])
     );
-    let unknown = "prompt  These characters don't occur in the story: \u{436}. The model hasn't learned their tokens.";
+    let unknown = "prompt  These characters don't occur in the story, so the model has never seen them: \u{436}.";
     assert_eq!(told["unknown"], unknown);
     assert_eq!(told["kept"], 4);
     let parts = told["parts"].as_array().unwrap();

@@ -239,7 +239,7 @@ fn the_result_is_the_report_whatever_else_is_printed() {
     let much = "for i in 0..1_000_000 { println!(\"line {i}\") } practice::passed(4).print();";
     let (is_done, printed) = clone.check(0, much);
     assert!(is_done && printed.len() < 20_000, "{} bytes", printed.len());
-    let cut = "... (only the first 16 KiB are shown)\n a row\n4 of 4 checks passed\n";
+    let cut = "... (only the first 16 KiB of the output are shown)\n a row\n4 of 4 checks passed\n";
     assert!(printed.contains(cut), "{printed}");
 }
 

@@ -144,7 +144,7 @@ fn float32_models_beside_bfloat16_training_keep_their_bits() {
                     if found != *expected {
                         stop.store(true, Ordering::Relaxed);
                         panic!(
-                            "{name} with {threads} threads, attempt {attempt}: training in bf16 changed the result"
+                            "{name} with {threads} threads, attempt {attempt}: the result is different while the same threads also train a model in bf16"
                         );
                     }
                 }

@@ -64,7 +64,7 @@ mod tests {
         let error = "cuda".parse::<Build>().expect_err("no such build");
         assert_eq!(
             error.to_string(),
-            "the random number generator has no build named \"cuda\"; use portable or mkl"
+            "\"cuda\" isn't a PyTorch build that the random number generator can reproduce; use portable or mkl"
         );
     }
 }

@@ -35,7 +35,7 @@ pub enum StateError {
     /// state was saved, is NaN or has a larger absolute value than any sample that the generator
     /// can draw.
     #[error(
-        "the state of the random number generator is damaged: its pending normal sample is {got}, which the generator can't have drawn"
+        "the state of the random number generator is damaged: its pending normal sample is {got}, which the generator couldn't have drawn"
     )]
     PendingNormal {
         /// Pending normal sample found in the state.
@@ -94,7 +94,9 @@ pub enum ProbabilityError {
 
 /// The error for a string that doesn't name any [`Build`](crate::Build).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the random number generator has no build named {name:?}; use portable or mkl")]
+#[error(
+    "{name:?} isn't a PyTorch build that the random number generator can reproduce; use portable or mkl"
+)]
 pub struct UnknownBuild {
     /// Name that was given.
     pub name: String,

@@ -224,7 +224,7 @@ mod tests {
         ] {
             assert_eq!(forged(at, byte), message);
         }
-        assert!(forged(15, 0x7f).ends_with("which the generator can't have drawn"));
+        assert!(forged(15, 0x7f).ends_with("which the generator couldn't have drawn"));
     }
 
     #[test]

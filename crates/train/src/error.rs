@@ -57,7 +57,7 @@ pub enum TrainError {
     /// or weights.
     #[error(
         "rank {rank} differs from rank 0 in {name}: rank {rank} has {other}, but rank 0 has {first}; \
-        start all ranks in the same way"
+        start all ranks with the same settings and data"
     )]
     RanksDiffer {
         /// Name of the first value that differs.

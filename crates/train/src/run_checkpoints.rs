@@ -193,7 +193,7 @@ pub fn ignored_checkpoints(path: impl AsRef<Path>) -> Result<Vec<String>, TrainE
     if let Some(foreign) = &kept.foreign {
         let foreign = foreign.display();
         notes.push(format!(
-            "{foreign}: this checkpoint belongs to another run, so it is ignored and never deleted"
+            "{foreign}: this checkpoint belongs to another run, so it is ignored and won't be deleted"
         ));
     }
     Ok(notes)

@@ -74,7 +74,7 @@ impl Schedule {
     pub(crate) fn validate(&self) -> Result<(), TrainError> {
         let (warmup, total) = (self.warmup_steps, self.total_steps);
         if total <= warmup {
-            let expected = format!("greater than {warmup}, the value of warmup_steps");
+            let expected = format!("greater than warmup_steps ({warmup})");
             return Err(TrainError::config("total_steps", total as f64, expected));
         }
         TrainError::check_not_negative("initial_lr", self.initial_lr)?;

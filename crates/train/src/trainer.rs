@@ -213,7 +213,7 @@ impl Trainer {
         agree(&*ranks, &fields)?;
         let (size, accumulation) = (ranks.size(), self.config().accumulation);
         if accumulation < size as u64 {
-            let expected = format!("at least {size}, so that each rank has a batch");
+            let expected = format!("at least {size} (one batch for each rank)");
             let value = accumulation as f64;
             return Err(TrainError::config("accumulation", value, expected));
         }

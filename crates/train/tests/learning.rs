@@ -38,7 +38,7 @@ fn settings_outside_their_range_are_named() {
                     min_lr: 0.0,
                 });
             },
-            "total_steps must be greater than 5, the value of warmup_steps, got 5",
+            "total_steps must be greater than warmup_steps (5), got 5",
         ),
     ];
     for (change, expected) in changes {

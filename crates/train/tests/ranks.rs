@@ -239,7 +239,7 @@ fn ranks_that_would_train_different_things_are_refused_alike() {
         ),
         (
             &|_| start(common::config(4)),
-            "accumulation must be at least 4, so that each rank has a batch, got 3",
+            "accumulation must be at least 4 (one batch for each rank), got 3",
         ),
         (
             &|rank| start(config(if rank == 2 { 5 } else { 4 })),

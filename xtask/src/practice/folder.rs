@@ -224,7 +224,8 @@ impl Folder {
                 .join(format!("kept/{}.{number}.rs", exercise.name))
         };
         let copy = (1..).map(copy).find(|copy| !copy.exists());
-        let copy = copy.context("can't find an unused file name for the copy of your file")?;
+        let copy =
+            copy.context("can't find an unused file name for the backup copy of your file")?;
         create_folder(self.path.join("kept"))?;
         write_output(&copy, |out| out.write_all(&text))?;
         write_atomically(&file, |out| out.write_all(exercise.stub().as_bytes()))?;

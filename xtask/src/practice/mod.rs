@@ -135,10 +135,10 @@ fn list(folder: &Folder) -> Result<()> {
     print_done(folder)?;
     match state.next() {
         Some(next) => print(&format!(
-            "to check the next exercise: cargo xtask practice {}\n",
+            "to check the next exercise, run: cargo xtask practice {}\n",
             next.number()
         )),
-        None => print("to train a GPT made of your functions: cargo xtask practice gpt\n"),
+        None => print("to train a GPT made of your functions, run: cargo xtask practice gpt\n"),
     }
 }
 

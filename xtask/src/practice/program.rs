@@ -232,7 +232,7 @@ impl Output {
         }
         match self.is_cut {
             true => print(&format!(
-                "... (only the first {} KiB are shown)\n",
+                "... (only the first {} KiB of the output are shown)\n",
                 SHOWN >> 10
             )),
             false => Ok(()),

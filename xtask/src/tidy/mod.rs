@@ -77,7 +77,7 @@ fn oldest_rust(root: &Path) -> Result<Vec<String>> {
     Ok(match readme.contains(&stated) {
         true => Vec::new(),
         false => vec![format!(
-            "README.md: the file must contain {stated}, the rust-version in Cargo.toml"
+            "README.md: the file must state the rust-version of Cargo.toml in the form \"{stated}\""
         )],
     })
 }

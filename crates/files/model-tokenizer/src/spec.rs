@@ -270,7 +270,7 @@ impl TokenizerSpec {
             let own = self.vocabulary.get(content);
             let problem = match own {
                 Some(own) if *own != id => format!(
-                    "the added token {content:?} has the ID {id}, but in the vocabulary, this token has the ID {own}"
+                    "the added token {content:?} has the ID {id}, but its ID in the vocabulary is {own}"
                 ),
                 None if ids.contains(&id) => {
                     format!(

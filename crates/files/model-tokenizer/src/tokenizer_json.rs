@@ -274,7 +274,7 @@ fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError>
         && ids > MAX_AFFIXES
     {
         let problem = format!(
-            "the post-processor adds {ids} IDs to each text, but at most {MAX_AFFIXES} are supported"
+            "the post-processor adds {ids} token IDs to each text, but at most {MAX_AFFIXES} are supported"
         );
         return Err(invalid(path, problem));
     }

@@ -52,7 +52,7 @@ impl ModelTokenizer {
         match Self::train_bpe_at_most(text, vocab_size)? {
             tokenizer if tokenizer.vocab_size() == vocab_size => Ok(tokenizer),
             smaller => Err(ModelTokenizerError::Training(format!(
-                "the text contains enough byte pairs for {} tokens, but not for {vocab_size}; use a longer text or a smaller vocabulary",
+                "the text contains enough byte pairs for a vocabulary of {} tokens, but not for one of {vocab_size} tokens; use a longer text or a smaller vocabulary",
                 smaller.vocab_size()
             ))),
         }

@@ -419,7 +419,7 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
     // The text "aa aa" contains enough byte pairs for 258 tokens: 256 bytes, the learned token
     // "aa", which occurs twice, and `<|endoftext|>`. The pair of a space and "aa" occurs only once,
     // and a pair must occur at least twice to become a token.
-    let message = "the text contains enough byte pairs for 258 tokens, but not for 300; ";
+    let message = "the text contains enough byte pairs for a vocabulary of 258 tokens, but not for one of 300 tokens; ";
     assert!(too_short.to_string().starts_with(message), "{too_short}");
     assert!(ModelTokenizer::train_bpe("", 257).is_ok());
 }

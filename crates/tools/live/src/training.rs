@@ -78,9 +78,11 @@ impl Setting {
     /// Returns a description of the valid values of this training setting for use in messages, such
     /// as `a whole number from 1 to 6`.
     fn rule(&self) -> String {
-        let kind = if self.is_whole { "a whole" } else { "a" };
         let (least, most) = (self.range.start(), self.range.end());
-        format!("{kind} number from {least} to {most}")
+        match self.is_whole {
+            true => format!("a whole number from {least} to {most}"),
+            false => format!("a number from {least} to {most}"),
+        }
     }
 }
 
@@ -462,7 +464,7 @@ impl PageTraining {
                 "These characters aren't in the vocabulary: {unknown}. The model reads the unknown token \u{FFFD} instead."
             ),
             _ => format!(
-                "These characters don't occur in the story: {unknown}. The model hasn't learned their tokens."
+                "These characters don't occur in the story, so the model has never seen them: {unknown}."
             ),
         }
     }
@@ -737,11 +739,8 @@ mod tests {
         let view = lesson
             .view(&json!({ "prompt": "\u{436}", "lines": [] }))
             .unwrap();
-        assert!(
-            view["prompt_note"]
-                .as_str()
-                .unwrap()
-                .starts_with("These characters don't occur in the story: \u{436}. ")
-        );
+        assert!(view["prompt_note"].as_str().unwrap().starts_with(
+            "These characters don't occur in the story, so the model has never seen them: \u{436}."
+        ));
     }
 }

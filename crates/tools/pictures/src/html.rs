@@ -48,7 +48,7 @@ pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     for (name, value) in values {
         let parts = rest.split_once(&format!("{{{name}}}"));
         let (before, after) = parts.unwrap_or_else(|| {
-            panic!("the placeholder {{{name}}} is missing from the template, or it occurs before a placeholder that must precede it")
+            panic!("the placeholder {{{name}}} is missing from the template, or it occurs too early, before a placeholder that must precede it")
         });
         filled += before;
         filled += value;

@@ -113,7 +113,7 @@ pub fn check(softmax: Softmax) -> Report {
         check.equals(label, expected, |softmax| softmax(&scores));
     }
     check.holds("the weights sum to 1", |softmax| {
-        sum_is_1(softmax(&second).sum())
+        sum_is_1("the weights", softmax(&second).sum())
     });
     check.report()
 }

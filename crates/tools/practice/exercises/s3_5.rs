@@ -174,7 +174,7 @@ pub fn check(causal_weights: CausalWeights) -> Report {
         yours(&scores, 9)
             .rows()
             .into_iter()
-            .try_for_each(|row| sum_is_1(row.sum()))
+            .try_for_each(|row| sum_is_1("the weights in a row", row.sum()))
     });
     check.holds("the future doesn't change the past", |yours| {
         let mut changed = scores.clone();

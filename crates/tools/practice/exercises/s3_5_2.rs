@@ -115,7 +115,7 @@ pub fn check(dropout: Dropout) -> Report {
         match (mean - 1.0).abs() < 0.03 {
             true => Ok(()),
             false => Err(format!(
-                "the mean of 10,000 ones is {mean}, but it should be about 1"
+                "after dropout, the mean of 10,000 ones is {mean}, but it should be about 1"
             )),
         }
     });

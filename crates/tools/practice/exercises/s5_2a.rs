@@ -207,7 +207,9 @@ pub fn check(
         let sum = gradient(&logits, &targets).row(0).sum();
         match sum.abs() < 1e-5 {
             true => Ok(()),
-            false => Err(format!("the sum is {sum}, but it should be 0")),
+            false => Err(format!(
+                "the sum of the position's gradients is {sum}, but it should be 0"
+            )),
         }
     });
     for (n, inputs, outputs) in [(4, 3, 2), (3, 3, 3)] {

@@ -165,7 +165,7 @@ pub fn check(with_temperature: WithTemperature, top_k: TopK) -> Report {
         check.equals(&label, expected, |(yours, _)| yours(&logits, temperature));
     }
     check.holds("the probabilities sum to 1", |(yours, _)| {
-        sum_is_1(yours(&logits, 3.0).sum())
+        sum_is_1("the probabilities", yours(&logits, 3.0).sum())
     });
     let ties = array![1.0, 3.0, 2.0, 2.0, 0.0];
     check.equals(

@@ -147,7 +147,9 @@ impl Answer {
                 let mut pairs = ours.iter().zip(expected).enumerate();
                 let (index, (x, y)) = pairs.find(|(_, (x, y))| x != y)?;
                 let number = index + 1;
-                Some(format!("window {number} is {x}, but it should be {y}"))
+                Some(format!(
+                    "the inputs and targets of window {number} are {x}, but they should be {y}"
+                ))
             }
             (ours, expected) => Some(format!("your code returned {ours} instead of {expected}")),
         }
@@ -248,7 +250,10 @@ mod tests {
         let text = between(windows(3), windows(4)).unwrap();
         assert_eq!(text, "your code returned 3 windows, but 4 are expected");
         let text = between(vec![window(7)].answer(), windows(1)).unwrap();
-        assert_eq!(text, "window 1 is [7] -> [8], but it should be [0] -> [1]");
+        assert_eq!(
+            text,
+            "the inputs and targets of window 1 are [7] -> [8], but they should be [0] -> [1]"
+        );
         let error: Result<Vec<u32>, String> = Err("no".to_owned());
         let text = between(error.answer(), vec![1].answer()).unwrap();
         assert_eq!(text, "your code returned the error \"no\" instead of [1]");

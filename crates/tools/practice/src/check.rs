@@ -304,12 +304,13 @@ impl<F: Copy> Check<F> {
     }
 }
 
-/// Checks that the sum of probabilities is 1 up to rounding.
-pub(crate) fn sum_is_1(sum: f32) -> Result<(), String> {
+/// Checks that `sum`, the sum of weights or probabilities, is 1 up to rounding. In the error
+/// message, `what` says which numbers were added.
+pub(crate) fn sum_is_1(what: &str, sum: f32) -> Result<(), String> {
     match (sum - 1.0).abs() < 1e-5 {
         true => Ok(()),
         // A sum that is NaN also leads to this error.
-        false => Err(format!("the sum is {sum}, but it should be 1")),
+        false => Err(format!("the sum of {what} is {sum}, but it should be 1")),
     }
 }
 

@@ -277,7 +277,7 @@ impl TrainOptions {
         for (name, asked) in asked.iter().filter(|_| is_fixed) {
             if &own[name] != asked {
                 bail!(
-                    "{} {asked}: the value is {} in the base model, whose weights can't be used with any other value; omit this option",
+                    "{} {asked}: the base model uses {}, and its weights work only with that value; omit this option",
                     flag(name),
                     own[name]
                 );

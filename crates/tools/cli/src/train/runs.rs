@@ -44,7 +44,9 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
     let name = path.display();
     let absolute = std::path::absolute(path).with_context(|| name.to_string())?;
     if absolute.to_str().is_none() {
-        bail!("{name}: the path must be UTF-8, because it is saved in the run's options.toml");
+        bail!(
+            "{name}: the path must be valid UTF-8, because it is saved in the run's options.toml"
+        );
     }
     Ok(absolute)
 }
@@ -92,7 +94,7 @@ const MAX_DIGITS: usize = 9;
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
         bail!(
-            "{}: new runs are saved in a folder with this name, but a file with this name exists; rename the file",
+            "{}: new runs are saved in a folder with this name, but a file with the same name already exists; rename the file",
             runs.display()
         );
     }

@@ -132,7 +132,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         None => {
             let steps = options.max_steps;
             steps
-                .context("neither max_steps nor epochs is set; use --max-steps N")?
+                .context("neither max_steps nor epochs is set; use --max-steps N or --epochs N")?
                 .0
         }
     };

@@ -56,11 +56,18 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
             tokens(train),
             setup.validation.as_ref().map_or(0, tokens)
         ),
-        format!(
-            "steps     {steps} steps of {} tokens each ({accumulation} x {} windows of {window} tokens), {epochs:.1} epochs",
-            setup.tokens_per_step(),
-            train.batch_size()
-        ),
+        match accumulation {
+            1 => format!(
+                "training  {steps} steps ({epochs:.1} epochs), each with {} tokens: one batch of {} windows of {window} tokens",
+                setup.tokens_per_step(),
+                train.batch_size()
+            ),
+            _ => format!(
+                "training  {steps} steps ({epochs:.1} epochs), each with {} tokens: {accumulation} batches of {} windows of {window} tokens",
+                setup.tokens_per_step(),
+                train.batch_size()
+            ),
+        },
         format!(
             "settings  learning rate {}, weight decay {}, gradient clipping {}, dropout {} ({}), seed {}, {}, {}",
             options.learning_rate,

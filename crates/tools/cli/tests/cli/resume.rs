@@ -135,8 +135,8 @@ fn another_folder_or_other_weights_are_refused() {
     folder.refused("train --resume run --init-from model", &parts);
     assert!(!folder.join("elsewhere").exists());
     folder.ok("train --resume run/checkpoints/step-00000002 --max-steps 3");
-    folder.ok("train --init-from model --data data.bin --max-steps 1 --out-dir on");
-    folder.ok("train --resume on --init-from model --max-steps 2");
+    folder.ok("train --init-from model --data data.bin --max-steps 1 --out-dir longer");
+    folder.ok("train --resume longer --init-from model --max-steps 2");
 }
 
 #[test]

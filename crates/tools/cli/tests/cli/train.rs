@@ -90,7 +90,7 @@ fn a_run_can_start_from_another_models_weights() {
     holds(&ran.stdout, &[same]);
     folder.refused(
         "train --init-from first --data data.bin --max-steps 1 --n-heads 4",
-        &["--n-heads 4", "the value is 2 in the base model"],
+        &["--n-heads 4", "the base model uses 2"],
     );
 }
 
@@ -107,11 +107,11 @@ fn a_run_that_starts_from_a_model_keeps_its_dropout_of_each_site() {
     holds(&folder.ok("info model").stdout, &[rates]);
     let flags = "train --data data.bin --batch-size 4 --eval-iters 2";
     let ran = folder.ok(&format!(
-        "{flags} --init-from model --max-steps 2 --out-dir on"
+        "{flags} --init-from model --max-steps 2 --out-dir longer"
     ));
     holds(&ran.stdout, &[rates]);
-    folder.ok("train --resume on --max-steps 3");
-    holds(&folder.ok("info on").stdout, &[rates]);
+    folder.ok("train --resume longer --max-steps 3");
+    holds(&folder.ok("info longer").stdout, &[rates]);
 }
 
 #[test]

@@ -199,6 +199,8 @@ fn copies_of_a_run_that_trains_are_resumed() {
             }
         }
     }
-    println!("{resumed} of {cases} copies of the unfinished run contain a complete checkpoint");
+    println!(
+        "{resumed} of the {cases} copies of a run's folder, made during its training, could be resumed"
+    );
     report("copies of a run that trains", cases, &faults);
 }
