@@ -152,19 +152,24 @@ impl Record {
     pub fn about(&self) -> String {
         let verdict = &self.verdict;
         let what = match self.kind {
-            Kind::Printed => "compared with the document's",
-            Kind::Shown => "computed by ndarray alone and compared with the document's",
-            Kind::Own => "compared, but not printed by the document here",
+            Kind::Printed => "compared with the output in the document",
+            Kind::Shown => "computed by ndarray alone and compared with the output in the document",
+            Kind::Own => "compared with expected values that the document doesn't print",
             Kind::Changed => {
-                return "not compared: an input or setting differs from the document's".to_owned();
+                return "not compared, because an input or setting differs from the document"
+                    .to_owned();
             }
-            Kind::OtherText => return "not compared: the text isn't the book's".to_owned(),
-            Kind::SmallModel => return "not compared: the model isn't the book's".to_owned(),
+            Kind::OtherText => {
+                return "not compared, because the text isn't the book's text".to_owned();
+            }
+            Kind::SmallModel => {
+                return "not compared, because the model isn't the book's model".to_owned();
+            }
         };
         let mut about = match verdict.figures {
             0 => return String::new(),
-            1 => format!("1 value {what}"),
-            count => format!("{count} values {what}"),
+            1 => format!("1 value was {what}"),
+            count => format!("{count} values were {what}"),
         };
         if verdict.difference > 0.0 {
             let (difference, allowed) = (verdict.difference, verdict.allowed);
@@ -619,7 +624,8 @@ impl Notebook {
         shape: &[usize],
     ) {
         let sizes = |shape: &[usize]| format!("torch.Size({shape:?})");
-        let fault = (array.shape() != shape).then(|| format!("expected {}", sizes(shape)));
+        let fault =
+            (array.shape() != shape).then(|| format!("the shape should be {}", sizes(shape)));
         self.own(fault, sizes(array.shape()));
     }
 
@@ -631,7 +637,7 @@ impl Notebook {
         let agree = one == other;
         let fault = (!agree).then(|| {
             let [one, other] = [&one, &other].map(torch_form::print);
-            format!("they differ:\n{one}\n{other}")
+            format!("the two values differ:\n{one}\n{other}")
         });
         self.own(fault, agree.to_string());
     }
@@ -644,7 +650,8 @@ impl Notebook {
         let error = result.err().map(|error| error.to_string());
         let error = error.unwrap_or_else(|| "no error".to_owned());
         let is_other = !error.contains(text);
-        let fault = is_other.then(|| format!("expected `{text}`, not `{error}`"));
+        let fault = is_other
+            .then(|| format!("the error message should contain `{text}`, but it is `{error}`"));
         self.own(fault, error);
     }
 
@@ -661,7 +668,8 @@ impl Notebook {
         right: impl Shown,
     ) {
         let (wrong, right) = (wrong.value(), right.value());
-        let fault = (wrong == right).then(|| "the bug makes no difference".to_owned());
+        let fault = (wrong == right)
+            .then(|| "the faulty code and the corrected code give the same result".to_owned());
         let [wrong, right] = [&wrong, &right].map(torch_form::print);
         self.own(fault, format!("{bug}:\n{wrong}\n{remedy}:\n{right}"));
     }

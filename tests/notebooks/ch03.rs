@@ -1296,7 +1296,7 @@ tensor([[[0.3190, 0.4858],
         "The crate's faster implementation",
         &differences.sum(),
         "0.0000",
-        "as both are the same",
+        "the expected sum is 0, because both methods compute the same numbers",
     );
 
     book.draws("Multi-head attention: the first head", || {

@@ -129,7 +129,7 @@ tensor([[-5.7399e-01,  2.2160e-01],
         [-6.9786e-01, -8.1738e-02],
         [-6.5384e-01, -9.5701e-02],
         [-6.4238e-01, -1.0645e-01]])",
-        "computed in plain Python from the same seed",
+        "the expected values were computed in plain Python with the same seed",
     );
 
     book.section(

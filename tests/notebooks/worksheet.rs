@@ -191,13 +191,13 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
         [0.1704, 0.1656, 0.1679, 0.1524, 0.2095, 0.1342],
         [0.1680, 0.1651, 0.1661, 0.1622, 0.1856, 0.1529],
         [0.1711, 0.1640, 0.1675, 0.1444, 0.2340, 0.1191]])",
-        "the document's output ends at the first bracket, so these values were computed in plain Python",
+        "the document's output ends at the first bracket, so the expected values were computed in plain Python",
     );
     book.reference(
         "In [29]",
         &a.row(0).sum(),
         "1.0000",
-        "from a comment of the cell",
+        "the expected value is in a comment of the document's cell",
     );
 
     book.section("ex1", "Exercise 1: an attention module");
@@ -284,7 +284,7 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
         "windows",
         &loader.dataset().len(),
         "9",
-        "13 ids, with 4 inputs and a target per window",
+        "the expected number is 9, because the text has 13 ids and each window takes 4 inputs and one more id as its last target",
     );
     // Each batch contains two windows. The ninth window is left out, because it doesn't fill a
     // batch. The context vectors form an array with 4 batches, 2 windows per batch, 4 tokens per

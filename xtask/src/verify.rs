@@ -170,7 +170,7 @@ impl Report {
             {
                 self.left_out += it.figures;
                 let (name, figures) = (selection.program.name, it.figures);
-                let what = format!("{name} {}: {figures} numbers: {}", it.cell, it.why);
+                let what = format!("{figures} numbers of {name} {}: {}", it.cell, it.why);
                 self.reasons += &format!("not compared: {what}\n");
             }
         }

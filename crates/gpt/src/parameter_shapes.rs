@@ -75,7 +75,7 @@ pub(crate) fn check_same<S: RawData, T: RawData>(
         let theirs = theirs.get(i).map(|(name, view)| (name, view.shape()));
         assert!(
             ours == theirs,
-            "{op}: parameter {i} is {ours:?} on one side, but {theirs:?} on the other; create both with the same configuration"
+            "{op}: parameter {i} is {ours:?} in one of the two models, but {theirs:?} in the other; create both models with the same configuration"
         );
     }
 }

@@ -127,7 +127,7 @@ pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) 
     let n = a.ndim();
     assert!(
         n >= 2 && a.shape()[..n - 2] == b.shape()[..n - 2] && a.shape()[n - 1] == b.shape()[n - 2],
-        "matmul_batched: shapes {:?} and {:?} don't fit",
+        "matmul_batched: arrays of shape {:?} and {:?} can't be multiplied; their leading dimensions must be equal, and the matrices in the first must have as many columns as the matrices in the second have rows",
         a.shape(),
         b.shape()
     );
@@ -186,7 +186,7 @@ fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<
 fn check_inner(op: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {
     assert!(
         a.ncols() == b.nrows(),
-        "{op}: shapes {:?} and {:?} don't fit: {} columns against {} rows",
+        "{op}: a matrix of shape {:?} can't be multiplied by a matrix of shape {:?}, because the first has {} columns and the second has {} rows",
         a.shape(),
         b.shape(),
         a.ncols(),

@@ -117,7 +117,9 @@ fn matmul_overwrites_nan_when_beta_is_zero() {
 }
 
 #[test]
-#[should_panic(expected = "matmul: shapes [2, 3] and [4, 5] don't fit")]
+#[should_panic(
+    expected = "matmul: a matrix of shape [2, 3] can't be multiplied by a matrix of shape [4, 5]"
+)]
 fn matmul_names_the_shapes_that_dont_fit() {
     drop(matmul(&Array2::zeros((2, 3)), &Array2::zeros((4, 5))));
 }

@@ -26,14 +26,20 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
         let text = read(&path)?;
         let names = parts.captures_iter(&text).filter_map(|part| part.get(1));
         for name in names.map(|name| name.as_str()).filter(|name| !exists(name)) {
-            violations.push(format!("{}: {name} doesn't exist", path.display()));
+            violations.push(format!(
+                "{}: the text mentions {name}, which doesn't exist",
+                path.display()
+            ));
         }
         let links = parts.captures_iter(&text).filter_map(|part| part.get(2));
         let links = links.map(|link| link.as_str());
         let files = links.filter(|link| !link.contains("://") && !link.starts_with("mailto:"));
         let folder = path.parent().unwrap_or(root);
         for file in files.filter(|file| !folder.join(file).exists()) {
-            violations.push(format!("{}: {file} doesn't exist", path.display()));
+            violations.push(format!(
+                "{}: the text contains a link to {file}, which doesn't exist",
+                path.display()
+            ));
         }
     }
     Ok(violations)
@@ -52,7 +58,13 @@ mod tests {
         std::fs::create_dir(folder.path().join("src")).unwrap();
         std::fs::write(folder.path().join("src/here.rs"), "").unwrap();
         let violations = violations(folder.path()).unwrap();
-        assert!(violations.len() == 2 && violations[0].ends_with("a.md: gone.rs doesn't exist"));
-        assert!(violations[1].ends_with("a.md: none.md doesn't exist"));
+        assert!(
+            violations.len() == 2
+                && violations[0].ends_with("a.md: the text mentions gone.rs, which doesn't exist")
+        );
+        assert!(
+            violations[1]
+                .ends_with("a.md: the text contains a link to none.md, which doesn't exist")
+        );
     }
 }

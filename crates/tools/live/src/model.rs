@@ -66,7 +66,7 @@ impl PageModel {
         let numbers = config.size()?.total();
         ensure!(
             numbers <= rest.len(),
-            "the model has {numbers} weights, but only {} bytes follow the header",
+            "the packed model is truncated: it has {numbers} weights, but only {} bytes follow the header",
             rest.len()
         );
         let mut model = GptModel::zeros(config)?;
@@ -91,7 +91,7 @@ impl PageModel {
         }
         ensure!(
             rest.is_empty(),
-            "{} bytes follow the last weight",
+            "the packed model is damaged: {} bytes follow the last weight",
             rest.len()
         );
         let tokens = from_value(header["tokens"].clone())?;

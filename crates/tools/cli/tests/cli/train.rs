@@ -27,7 +27,7 @@ fn a_run_leaves_a_model_a_log_and_a_loss_curve() {
     let weights = folder.checkpoint("runs/0001").join("model.safetensors");
     assert!(weights.exists());
     let shown = [
-        "tokens each",
+        "each with 32 tokens",
         "seed 123",
         "step 12/12: loss",
         "tokens/s",
