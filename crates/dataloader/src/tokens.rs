@@ -200,7 +200,7 @@ impl Tokens {
     fn check(&self, range: &Range<usize>) {
         assert!(
             range.start <= range.end && range.end <= self.len,
-            "tokens {range:?} of {}",
+            "the range of tokens {range:?} is invalid or isn't a part of 0..{}",
             self.len
         );
     }

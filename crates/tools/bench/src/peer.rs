@@ -155,16 +155,23 @@ impl Peer {
             .stderr(Stdio::null())
             .spawn()
             .with_context(python_is)?;
-        let output = BufReader::new(process.stdout.take().context("no output")?);
+        let output = BufReader::new(
+            process
+                .stdout
+                .take()
+                .context("the peer's process has no standard output")?,
+        );
         let mut peer = Self { process, output };
         let ready = peer.answer();
         let ready = ready
             .ok()
-            .with_context(|| python_is() + " can't import it")?;
+            .with_context(|| python_is() + " can't import the peer's libraries")?;
         let version = ready
             .strip_prefix("ready ")
             .and_then(|it| it.split_once(' '));
-        let (_, version) = version.with_context(|| format!("its answer was {ready:?}"))?;
+        let (_, version) = version.with_context(|| {
+            format!("the peer's first answer must contain its version, got {ready:?}")
+        })?;
         Ok((peer, version.to_owned()))
     }
 
@@ -189,14 +196,21 @@ impl Peer {
     }
 
     fn ask(&mut self, question: &str) -> Result<String> {
-        let input = self.process.stdin.as_mut().context("it has ended")?;
+        let input = self
+            .process
+            .stdin
+            .as_mut()
+            .context("the peer's process has no standard input")?;
         writeln!(input, "{question}")?;
         self.answer()
     }
 
     fn answer(&mut self) -> Result<String> {
         let mut line = String::new();
-        ensure!(self.output.read_line(&mut line)? > 0, "it ended");
+        ensure!(
+            self.output.read_line(&mut line)? > 0,
+            "the peer's process has ended"
+        );
         Ok(line.trim_end().to_owned())
     }
 }

@@ -55,7 +55,8 @@ pub fn attend_query<'p>(
     for (page, scores) in pages.clone().zip(scores_of_pages) {
         assert!(
             page.len() == 2 * PAGE * head_dim && out.len() == head_dim,
-            "attend_query: query {head_dim}, output {} and a page of {} numbers don't fit",
+            "attend_query: the query has {head_dim} numbers, so the output must have {head_dim} and each page {} numbers, but the output has {} and a page has {}",
+            2 * PAGE * head_dim,
             out.len(),
             page.len()
         );
@@ -70,7 +71,7 @@ pub fn attend_query<'p>(
     }
     assert!(
         seen >= n_keys,
-        "attend_query: {n_keys} keys, but {seen} are in pages"
+        "attend_query: {n_keys} keys are required, but the pages have room for only {seen}"
     );
     elementwise::softmax_of_first(scores, n_keys, scale, NEGLIGIBLE);
 

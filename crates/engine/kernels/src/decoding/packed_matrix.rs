@@ -128,9 +128,9 @@ impl<F: Format> PackedMatrix<F> {
         let (outputs, inputs) = self.shape;
         assert!(
             row < outputs && out.len() == inputs,
-            "read_row: row {row} into {} numbers of a matrix {:?}",
-            out.len(),
-            self.shape
+            "read_row: the row with the index {row} of a matrix of shape {:?} can't be read into {} numbers",
+            self.shape,
+            out.len()
         );
         self.weights.read_row(row, out);
     }
@@ -185,7 +185,7 @@ impl<F: Format> PackedMatrix<F> {
     pub(crate) fn check(&self, x: &ArrayRef2<f32>, out: (usize, usize)) {
         assert!(
             x.ncols() == self.shape.1 && out == (x.nrows(), self.shape.0),
-            "matmul_rows: input {:?}, weight {:?} and output {out:?} don't fit",
+            "matmul_rows: an input of shape {:?} and a weight of shape {:?} don't match each other or an output of shape {out:?}",
             x.dim(),
             self.shape
         );

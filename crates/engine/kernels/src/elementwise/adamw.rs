@@ -71,7 +71,7 @@ pub fn adamw_update(
 ) {
     assert!(
         p.len() == grad.len() && p.len() == m.len() && p.len() == v.len(),
-        "adamw_update: {} weights, {} gradients, {} and {} moments",
+        "adamw_update: there are {} weights, {} gradients, {} first moments and {} second moments, but these numbers must be equal",
         p.len(),
         grad.len(),
         m.len(),
@@ -115,7 +115,7 @@ pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
 pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
     assert!(
         sum.len() == x.len(),
-        "move_into_sum: {} numbers into {}",
+        "move_into_sum: {} numbers can't be added to {} sums, because these numbers must be equal",
         x.len(),
         sum.len()
     );
@@ -242,7 +242,9 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "adamw_update: 2 weights, 1 gradients, 2 and 2 moments")]
+    #[should_panic(
+        expected = "adamw_update: there are 2 weights, 1 gradients, 2 first moments and 2 second moments"
+    )]
     fn slices_of_different_lengths_are_refused() {
         adamw_update(
             &mut [0.0; 2],

@@ -129,7 +129,7 @@ pub(crate) fn widening_accumulate<B: Weight>(
 fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
     assert!(
         a.ncols() == b.nrows() && c == (a.nrows(), b.ncols()),
-        "gemm: {:?} @ {:?} does not give {c:?}",
+        "gemm: matrices of shape {:?} and {:?} don't have a product of shape {c:?}",
         a.dim(),
         b.dim()
     );
@@ -238,7 +238,7 @@ pub(crate) unsafe fn multiply_packed<A: Weight, B: RightOperand + ?Sized>(
 ) {
     debug_assert!(
         dtype == Dtype::Float32 || has_bf16(),
-        "no kernel for {dtype}"
+        "there is no matrix product kernel for {dtype}"
     );
     let threads = match c.len() * a.ncols() {
         0..MIN_PARALLEL_WORK => Threads::One,

@@ -144,7 +144,7 @@ pub(crate) fn multiply<W: Weight>(
     let len = c.ncols().next_multiple_of(WIDTH) * inputs;
     assert!(
         c.nrows() == count && panels.len() == len,
-        "weights of another shape"
+        "the packed weights don't have the shape that the input and the result require"
     );
     let is_row_major = c.ncols() <= 1 || c.strides()[1] == 1;
     if count > MAX_ROWS_IN_PLACE || !is_row_major {
