@@ -897,8 +897,8 @@ fn batches_for_training(book: &mut Notebook) -> Result<()> {
     );
     // How many windows and batches does the text provide? Each window needs {max_length} inputs and
     // one more token as its last target, so it can start at any of the first {starts:,} tokens.
-    // Windows start at every position that is a multiple of the stride, which makes {starts:,} /
-    // {stride} = {windows:,} windows{rounded}. {left_out}
+    // Windows start at every position that is a multiple of the stride, so the number of windows is
+    // {starts:,} / {stride} = {windows:,}. {rounded} {left_out}
     //
     // For training, we set `shuffle` to true, so that each batch contains windows from different
     // parts of the text. Neighboring passages are similar. Without shuffling, all windows of a
@@ -914,7 +914,8 @@ fn batches_for_training(book: &mut Notebook) -> Result<()> {
             windows == starts.div_ceil(config.stride),
         );
         let is_exact = starts.is_multiple_of(config.stride);
-        book.value("rounded", if is_exact { "" } else { ", rounded up" });
+        let rounded = "(This quotient is rounded up.)";
+        book.value("rounded", if is_exact { "" } else { rounded });
         let left_out = match windows - batches * config.batch_size {
             0 => "The windows fill all batches, so `drop_last` leaves none of them out.".to_owned(),
             1 => "The last window doesn't fill a batch, so `drop_last` leaves it out.".to_owned(),

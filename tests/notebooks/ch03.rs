@@ -1098,7 +1098,6 @@ tensor([[[-0.4519,  0.2216],
     let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(seed))?;
     let context_vecs = mha.forward(&batch)?;
     book.value("features", context_vecs.shape()[2]);
-    book.value("parameters_of_wrapper", mha.num_parameters());
     book.aside(|book| {
         let others = match config.num_heads {
             1 => return book.value("other_heads", ""),
@@ -1249,20 +1248,18 @@ tensor([[[0.3190, 0.4858],
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
     book.asks(
         "Why does this result differ from that of In [35]?",
-        "In section 3.6.1, d_out counts the features of one head. In this section, it counts the features of all heads, so each head computes {head_features}. In addition, this module applies the linear layer `out_proj` to the concatenated outputs. The module of In [35] has {parameters_of_wrapper} parameters, {and_mha} {parameters_of_mha}: {parameters_of_matrices} in its three matrices and {parameters_of_out_proj} in `out_proj`.",
+        "In section 3.6.1, d_out counts the features of one head. In this section, it counts the features of all heads, so each head computes {head_features}. In addition, this module applies the linear layer `out_proj` to the concatenated outputs. {parameter_counts}",
     );
     book.aside(|book| {
         let of_out_proj = mha.out_proj.num_parameters();
         let all = mha.num_parameters();
-        book.value("parameters_of_mha", all);
+        let of_matrices = all - of_out_proj;
         let of_wrapper = heads.len() * 3 * d_in * d_out;
-        let and_mha = match all == of_wrapper {
-            true => "and this one also has",
-            false => "whereas this one has",
+        let parameter_counts = match all == of_wrapper {
+            true => format!("Both modules have {all} parameters, but in this module, {of_matrices} of them belong to the three matrices and {of_out_proj} to `out_proj`."),
+            false => format!("The module of In [35] has {of_wrapper} parameters, whereas this module has {all}: {of_matrices} in its three matrices and {of_out_proj} in `out_proj`."),
         };
-        book.value("and_mha", and_mha);
-        book.value("parameters_of_out_proj", of_out_proj);
-        book.value("parameters_of_matrices", all - of_out_proj);
+        book.value("parameter_counts", parameter_counts);
     });
     // Each head has its own queries and keys and therefore its own attention weights. For each
     // head, the cell prints the weight that the last word assigns to the first word.
