@@ -54,10 +54,12 @@ fn architecture(book: &mut Notebook) -> Result<()> {
     // - `n_layers` = {n_layers}, the number of *transformer blocks*, which are the repeated parts
     //   of the model;
     // - `n_heads` = {n_heads}, the number of attention heads in each block;
-    // - `drop_rate` = {drop_rate}, the probability of dropout during training;
+    // - `drop_rate` = {drop_rate}, the probability with which dropout sets a number to 0 during
+    //   training, so that the model overfits less (section 3.5.2);
     // - `qkv_bias` = {qkv_bias}, which means that no *bias*, a vector of learned numbers, is added
-    //   to the queries, keys and values. Many newer models leave it out, too. (OpenAI's GPT-2 has
-    //   these biases, so they are needed to use OpenAI's weights.)
+    //   to the queries, keys and values. Many newer models leave it out, too, because they work as
+    //   well without it. (OpenAI's GPT-2 has these biases, so they are needed to use OpenAI's
+    //   weights.)
     book.aside(|book| {
         let config = GptConfig::GPT2_124M;
         book.value("vocab_size", config.vocab_size);
@@ -149,6 +151,8 @@ logits (b, t, {vocab_size})
         "Both texts begin with the token 6109, so the first position of both texts has the same input. Why do the first rows of the two blocks in the output differ?",
         "They differ because of dropout, which sets different numbers to 0 in the two texts. Without dropout, the two rows are equal. In the other rows, the tokens of the two texts differ as well.",
     );
+    // The listing shows the whole model. In `forward`, the placeholders for the transformer blocks
+    // and for the last normalization layer stand in the same places as in the sketch above.
     book.listing("crates/gpt/src/dummy.rs", "pub struct DummyGptModel");
     book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
     book.asks(
@@ -214,11 +218,30 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     );
 
     // Next, we subtract each row's mean from the numbers in the row and divide the differences by
-    // the square root of the row's variance. Apart from rounding errors, each row now has a mean of
-    // 0 and a variance of 1. If a row of In [6] contains zeros, they have all become the same
-    // negative number, because 0 is below the row's mean. (If all numbers of a row are equal, their
-    // variance is 0, and dividing by 0 gives NaN.)
+    // the square root of the row's variance. Apart from rounding errors, which can differ from
+    // those of the book, each row now has a mean of 0 and a variance of 1. (If all numbers of a row
+    // are equal, their variance is 0, and dividing by 0 gives NaN.)
+    //
+    // {of_zeros}
     let out_norm = (&out - &mean) / var.sqrt();
+    book.aside(|book| {
+        // The sentences are about the first row that contains zeros and other numbers.
+        let with_zeros = (0..2).find_map(|row| {
+            let zeros: Vec<usize> = (0..6).filter(|&at| out[[row, at]] == 0.0).collect();
+            (1..6).contains(&zeros.len()).then_some((row, zeros))
+        });
+        let of_zeros = with_zeros.map_or(String::new(), |(row, zeros)| {
+            let which = ["first", "second"][row];
+            let they = match zeros.len() {
+                1 => "the only zero has".to_owned(),
+                2 => "both zeros have".to_owned(),
+                n => format!("all {} zeros have", ["three", "four", "five"][n - 3]),
+            };
+            let became = out_norm[[row, zeros[0]]];
+            format!("Compare the zeros of In [6] with this output. In the {which} row, {they} become {became:.4}, because 0 is below the row's mean.")
+        });
+        book.value("of_zeros", of_zeros);
+    });
     book.prints(
         "In [8]",
         &out_norm,
@@ -260,7 +283,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // methods such as `LayerNorm::forward`, which compute the same results faster.
     //
     // This cell prints the mean and the variance of each row of the normalization layer's output.
-    // (It divides by n, as the layer does.) {of_epsilon}
+    // (It divides by n, as the layer does.) The book's notebook prints numbers without an exponent
+    // from here on, so its tiny means look like -0.0000. {of_epsilon}
     let ln = LayerNorm::new(6);
     let out_ln = ln.forward(&out);
     let mean = mean_of(&out_ln);
@@ -313,7 +337,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // This section builds a feed-forward network. It consists of two linear layers and, between
     // them, an *activation function*, which is applied to each number separately.
     //
-    // Why do GPT models use the activation function *GELU* instead of ReLU? The derivative of ReLU
+    // Why do GPT models use the activation function *GELU* instead of ReLU? Models with GELU
+    // performed better in experiments, and its derivative is a likely reason. The derivative of ReLU
     // is 0 for all negative numbers. If an output of the first linear layer is negative for every
     // token, the weights that compute this output get a gradient of 0 and stop learning. GELU is
     // smooth, and its derivative is 0 at only one negative number (about -0.75), although it is
@@ -347,6 +372,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.aside(|book| {
         let slopes = gelu_backward(&array![-0.8, -0.7], Array1::ones(2));
         book.holds("GELU turns at -0.75", slopes[0] < 0.0 && slopes[1] > 0.0);
+        let tiny = gelu_backward(&array![-5.0, -5.25], Array1::ones(2));
+        book.holds("tiny slopes are rounded to 0", tiny[0] != 0.0 && tiny[1] == 0.0);
     });
     book.yours("ReLU and GELU", &lines.join("\n"));
     book.draws("GELU and ReLU, with their derivatives", || {
@@ -388,6 +415,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // hidden feature becomes large if the token's vector matches a certain pattern, and it then
     // contributes to the output. Because there are many hidden features, the network can respond to
     // many patterns. (The factor of four is a choice of the original transformer that GPT-2 kept.)
+    //
+    // The output shows only that the shape is unchanged: two texts, three tokens and {emb_dim}
+    // features. The listing below the output shows the network: `expand`, GELU and `contract`.
     let ffn = FeedForward::new(config, &mut rng)?;
     let x = rng.rand(2 * 3 * config.emb_dim);
     let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
@@ -430,7 +460,11 @@ fn shortcut_connections(book: &mut Notebook) -> Result<()> {
 
     // The first network has {n_layers:w} small layers and no shortcut connections. The loss is the
     // square of the difference between the network's output and the target 0. The cell prints the
-    // mean absolute gradient of each layer's weights. In the first layer, this mean is
+    // mean absolute gradient of each layer's weights. (The field allows at most 12 layers. Without
+    // normalization, a much deeper network with shortcuts has gradients that are huge for some
+    // seeds and 0 for others.)
+    //
+    // Read the means from the last layer to the first. {of_steps} In the first layer, the mean is
     // {share_without} times as large as in the last layer.
     let n_layers = book.input("n_layers", 5, 2..=12);
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
@@ -477,6 +511,15 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         book.value("share_with", share(&gradients));
         let times_larger = significant(gradients[0] / without_shortcut[0]);
         book.value("times_larger", times_larger);
+        // Layers whose mean isn't smaller than that of the following layer.
+        let pairs = without_shortcut.windows(2).enumerate();
+        let larger: Vec<usize> = pairs.filter(|(_, it)| it[0] >= it[1]).map(|it| it.0).collect();
+        let of_steps = match larger[..] {
+            [] => "They become smaller from each layer to the one before it.".to_owned(),
+            [at] if n_layers > 2 => format!("They become smaller from each layer to the one before it, with one exception: the mean of layers.{at} isn't smaller than that of layers.{}.", at + 1),
+            _ => String::new(),
+        };
+        book.value("of_steps", of_steps);
     });
     book.draws("Gradients with and without shortcuts", || {
         let layers: Array1<f32> = (0..n_layers as u16).map(f32::from).collect();
@@ -506,9 +549,6 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
     // The table shows these medians. In each column, compare the median of five layers with that of
     // ten layers.
-    //
-    // (The field above allows at most 12 layers. Without normalization, a much deeper network with
-    // shortcuts has gradients that are huge for some seeds and 0 for others.)
     let mut lines = vec!["layers    without shortcuts    with shortcuts".to_owned()];
     let mut medians = Vec::new();
     for n_layers in [5, 10] {
@@ -526,7 +566,7 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         let is_so = without_5 > 100.0 * without_10 && (0.5..2.0).contains(&(with_10 / with_5));
         book.holds("the gradient without shortcuts changes more", is_so);
     });
-    book.yours("500 starts", &lines.join("\n"));
+    book.yours("medians of 500 networks", &lines.join("\n"));
     book.asks(
         "In the network of In [20], the first layer's gradient is {times_larger} times as large as without shortcuts. Is this factor typical of networks with {n_layers:w} layers?",
         "{of_factor} The factor depends strongly on the seed.",
@@ -554,8 +594,9 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
         "Connecting attention and linear layers in a transformer block",
     );
     // Now we put the parts together into a *transformer block*. The block is the unit that a GPT
-    // repeats. The twelve blocks of the smallest GPT-2 model, for example, differ only in their
-    // weights.
+    // repeats. A single block can combine only what the tokens' first vectors contain. The next
+    // block works on its results, so it can find more complex relations. In the smallest GPT-2
+    // model, the twelve blocks differ only in their weights.
     //
     // A block has two halves, attention and a feed-forward network. Each half is preceded by a
     // normalization layer and bypassed by a shortcut connection:
@@ -564,6 +605,8 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     //   tokens.
     // - x = x + feed_forward(norm(x)): the network processes the information that each token has
     //   collected.
+    //
+    // During training, dropout is applied to the result of each half before the addition.
     //
     // Because of the shortcuts, a block doesn't have to compute a token's vector from scratch, but
     // only learns what to add to the vector. The vectors pass along the shortcuts from the first
@@ -667,8 +710,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     });
     book.not_in_a_page()?;
     // For the two texts of In [4], the model computes logits of the same shape as in section 4.1.
-    // The model is untrained, so its logits don't mean anything yet. As in section 4.1, dropout is
-    // active.
+    // The numbers differ from In [5], because real blocks have replaced the placeholders. The model
+    // is untrained, so its logits don't mean anything yet. As in section 4.1, dropout is active.
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];
@@ -689,6 +732,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
        grad_fn=<UnsafeViewBackward0>)",
     );
 
+    // Compare `forward_plain` in the listing with the sketch of section 4.1. The steps stand in the
+    // same order.
     book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
     book.listing("crates/gpt/src/plain.rs", "impl GptModel");
     // How many parameters does the model have? It has more than the 124 million in the name of its
@@ -839,7 +884,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
         "pub fn generate_text_simple(",
     );
     // The output begins with the ids of the prompt, which In [30] printed. The remaining ids were
-    // generated by the model.
+    // generated by the model. The last number is the length: {n_prompt} ids of the prompt and
+    // {max_new_tokens} new ones.
     let context_size = GptConfig::GPT2_124M.context_length;
     let max_new_tokens = book.input("max_new_tokens", 6, 1..=50);
     let out = generate_text_simple(model, encoded.clone(), max_new_tokens, context_size)?;
@@ -879,7 +925,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     // The book's file gpt.py contains the code of chapters 2 to 4 that the model needs, so that the
     // model can be used without the notebooks. It creates the model with the same seed as section
     // 4.6 and generates ten tokens. Compare the ids with In [31]: both outputs begin with the same
-    // ids, because nothing in greedy decoding is random.
+    // ids, because the weights and the prompt are the same and nothing in greedy decoding is random.
+    // The length is now {n_prompt} + 10.
     let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",
@@ -903,7 +950,8 @@ fn on_windows_and_linux(book: &mut Notebook) -> Result<()> {
     // If you run the book's notebook on Windows or Linux, section 4.1 may print these logits
     // instead of those in In [5]. Nothing is wrong: the weights are the same, but some builds of
     // PyTorch draw the random numbers for dropout differently. Compare the two outputs. They have
-    // the same shape, and only the numbers differ.
+    // the same shape, and only the numbers differ. You needn't change anything, because the next
+    // sections don't use these numbers.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];

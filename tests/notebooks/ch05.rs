@@ -48,9 +48,9 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.section("5.1.1", "Using GPT to generate text");
     book.value("of_a_million", 1e6f64.ln());
     book.value("of_a_guess", 50_257f64.ln());
-    // First, we look at the text that a model generates before it is trained, so that we can
-    // compare later results with it. Training also needs a number that says how good or bad the
-    // model is, which section 5.1.2 computes. We use a model like that of section 4.6 and the
+    // First, we look at the text that a model generates before it is trained. We will see that it
+    // is bad, but not how bad. Training needs a number for that, which section 5.1.2 computes. We
+    // use a model like that of section 4.6 and the
     // greedy loop of section 4.7, which always chooses the token with the largest logit. Two short
     // functions convert between texts and ids: `text_to_token_ids` turns a text into a batch of
     // ids, and `token_ids_to_text` turns ids into a text.
@@ -59,7 +59,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     // Because the model's weights are random numbers, its continuation of the prompt is nonsense.
     //
     // The context length is 256 tokens instead of 1,024, because training then needs less memory
-    // and computation. It also has to fit the short texts of this chapter (section 5.1.3).
+    // and computation. With 1,024 tokens, the validation part of section 5.1.3 wouldn't fill a
+    // single window, because it has only {val_len} tokens.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -199,7 +200,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     // probability of 1 in 50,257, it is about 10^-4701, whereas the smallest positive 64-bit
     // floating-point number is about 5 x 10^-324, so the computed product would be 0. Logarithms
     // turn the product into a sum, which is -10,825 in this example. The cell computes the natural
-    // logarithms of the six target probabilities:
+    // logarithms of the six target probabilities. The lowest, -12.2561, belongs to " chocolate",
+    // the least probable of the six targets.
     let log_probas: Array1<f32> = target_probas_1
         .iter()
         .chain(&target_probas_2)
@@ -210,6 +212,12 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         &log_probas,
         "tensor([ -9.5042, -10.3796, -11.3677, -11.4798,  -9.7764, -12.2561])",
     );
+
+    book.aside(|book| {
+        let is_lowest = log_probas.iter().all(|&it| it >= log_probas[5]);
+        let is_so = is_lowest && (log_probas[5] + 12.2561).abs() < 1e-3;
+        book.holds("chocolate is the least probable", is_so);
+    });
 
     // The mean of the six log probabilities summarizes all positions in one number. Unlike their
     // sum, its size doesn't grow with the length of the text. The mean can't exceed 0, and it is 0
@@ -280,8 +288,8 @@ fn story(book: &mut Notebook) -> Result<()> {
     // The goal of this section is to measure the loss on both parts of a text.
 
     // The text is a short story. In the book, the model of this section is trained on "The
-    // Verdict". If this text isn't provided, the cells use "The Answering Bell", a story that was
-    // written for this project. (Section 5.2 trains a smaller model on the beginning of the story.)
+    // Verdict". The cells use "The Answering Bell", a story that was written for this project,
+    // unless you provide the book's text. (Section 5.2 trains a smaller model on the beginning of the story.)
     // To check that the whole story was loaded, the next two cells print its first and its last 99
     // characters.
     let text_data = book.the_verdict()?;
@@ -297,8 +305,8 @@ fn story(book: &mut Notebook) -> Result<()> {
     // The story has {total_characters:,} characters and {total_tokens:,} tokens, so a token has
     // about {per_token:w} characters. This is a very short training text for a language model.
     // (GPT-2 was trained on 40 gigabytes of text.) Training on the story takes only minutes, but
-    // the trained model predicts the story much better than any other text, which is called
-    // *overfitting*.
+    // the trained model predicts the story much better than any other text, which is a sign
+    // of *overfitting* (section 5.2).
     let tokenizer = Gpt2Tokenizer::new();
     let total_tokens = tokenizer.encode(text_data)?.len();
     book.value("total_tokens", total_tokens);
@@ -312,7 +320,7 @@ fn story(book: &mut Notebook) -> Result<()> {
 
     // The first nine tenths of the characters are for training, and the rest is used only for
     // validation. Both parts are cut into windows of 256 tokens, and each batch consists of two
-    // windows.
+    // windows. Two is a small number, because the text is short and each window needs memory.
     //
     // Why is the validation part the end of the text and not a random choice of windows?
     // Neighboring windows are often about the same people and things. If the model were trained on
@@ -335,6 +343,8 @@ fn story(book: &mut Notebook) -> Result<()> {
         let [train_windows, val_windows] =
             [&train_loader, &val_loader].map(|it| it.dataset().len());
         book.value("train_len", len(&train_loader));
+        book.value("val_len", len(&val_loader));
+        book.holds("1,024 tokens are too many", len(&val_loader) <= 1024);
         book.value("quotient", len(&train_loader) as f64 / 256.0);
         book.value("train_windows", train_windows);
         book.value("train_batches", train_loader.len());
@@ -392,6 +402,8 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.prints("In [23]", &(train_tokens + val_tokens), "All tokens: 5120");
 
     book.not_in_a_page()?;
+    // The function `calc_loss_loader` returns the mean loss of the first `num_batches` batches, or
+    // of all batches if `num_batches` is `None`. A few batches give a quicker but less exact result.
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
     // Before training, the training loss and the validation loss are both close to 10.99. This is a
@@ -538,8 +550,10 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
 
     // In a training step, the weight moves in the direction opposite to its gradient. The gradient
     // is multiplied by the *learning rate* and subtracted from the weight: {w} - {learning_rate} x
-    // ({gradient:.6}) = {new_w:.4}.
+    // ({gradient:.6}) = {new_w:.4}. {of_rate}
     let learning_rate = book.input("learning_rate", 3.0, 0.01..=100.0);
+    let is_large = "This learning rate is large, so that the step is easy to see.";
+    book.value("of_rate", if learning_rate >= 1.0 { is_large } else { "" });
     let new_w = w - learning_rate * gradient;
     book.value("gradient", gradient);
     book.value("new_w", new_w);
@@ -548,10 +562,17 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.yours("the weight after a step", &new_w);
     // The loss was {loss:.4}, and with the new weight it is {new_loss:.4}:
     book.yours("the loss after a step", &loss_of(new_w));
+    book.aside(|book| {
+        // The gradient is 0 at w = ln 3, which gives "bell" a probability of 0.75.
+        let from_lowest = new_w - 3f32.ln();
+        let side = if from_lowest < 0.0 { "left" } else { "right" };
+        let of_end = format!("Notice that the step ends to the {side} of the lowest point, which is at about w = 1.10.");
+        book.value("of_end", if from_lowest.abs() > 0.1 { &of_end } else { "" });
+    });
 
     // The picture shows how the loss depends on the weight w. The slope of the dashed line is the
     // gradient at the current weight. The line "the step" connects the points of the curve at this
-    // weight and at the new one.
+    // weight and at the new one. {of_end}
     book.draws("The loss around the weight", || {
         let (low, high) = (w.min(new_w).min(-3.0), w.max(new_w).max(5.0));
         let at = |w: f32| (f64::from(w), f64::from(loss_of(w)));
@@ -588,7 +609,7 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     // a probability of 0.75, because "bell" follows "the" three times out of four in the training
     // text.
     //
-    // Training with this loss pushes every model in the same direction: after each context, the
+    // Training with this loss has the same effect on every model: after each context, the
     // probabilities approach the frequencies with which the tokens follow this context in the
     // training text, as far as the model's weights allow.
     let mut lines = vec!["steps          w    P(bell)     loss".to_owned()];
@@ -672,7 +693,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     //   gradient.
     //
     // The comments in the code mark the four parts of the training step. The cell prints the loss
-    // of the batch before and after the step, which changes it only a little.
+    // of the batch before and after the step. The step changes it only a little, because the
+    // learning rate is only 0.001. (The training below has its own learning rate.)
     let mut optimizer = AdamW::new(
         AdamWConfig {
             lr: 0.001,
@@ -704,7 +726,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // difference, like the gradient of the single weight w. The cell checks three weights of the
     // output layer. It takes the rows of the first three targets, and in each row the weight of the
     // first feature. Compare the two columns of the output: before rounding, they differ by at most
-    // {apart}.
+    // {apart}. Here h is 0.05, because a 32-bit loss has only about seven digits, and a smaller h
+    // would make the effect of this rounding larger.
     //
     // Computing all {weights:,} gradients by finite differences would take {twice:,} forward passes
     // of the model, whereas the backward pass takes only about as long as two forward passes.
@@ -743,7 +766,7 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     });
     book.asks(
         "A step of gradient descent uses these gradients. For which of the three words does it increase the weight?",
-        "It increases a weight if the gradient is negative, and decreases it if the gradient is positive. In the table, the gradient is negative for {rising} and positive for {falling}.",
+        "It increases a weight if the gradient is negative, and decreases it if the gradient is positive. In the table, the gradient is negative for {rising} and positive for {falling}. All three words are targets, and the gradient of a target's logit is negative at its position. But the gradient of a weight is the logit's gradient times the feature, added up over all positions. A negative feature reverses the sign.",
     );
     // Now look at the sizes of all gradients. The cell sorts the gradients that aren't 0 by their
     // absolute value. ({zeros:%} of the gradients are 0. {all_or_most} of them belong to the
@@ -930,6 +953,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         let is_worse = last[1] > losses[0][1].max(of_a_guess) && last[1] < 15.0;
         let worse = format!("On the text that it hasn't seen, the trained model is even worse than a model that gives all words the same probability. Its perplexity (section 5.1.2) is {:.1} for the training text, but {:.0} for the validation text, although the vocabulary has only {} words.", perplexity(last[0]), perplexity(last[1]), config.vocab_size);
         book.value("worse_than_a_guess", if is_worse { &worse } else { "" });
+        let of_new = of_new_words(&model, text, &tokenizer).unwrap_or_default();
+        book.value("of_new_words", if is_worse { &of_new } else { "" });
         book.holds("the last validation loss is that of no guess", is_worse);
         let [best_loss, last_loss] = [losses[best][1], last[1]];
         let when_to_stop = if best == 0 {
@@ -975,6 +1000,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // that gives all V tokens of the vocabulary the same probability. At the end, the training loss
     // is {last_train_loss:.2}. {worse_than_a_guess}
     //
+    // {of_new_words}
+    //
     // If the training loss falls while the validation loss rises, the model *overfits*: it learns
     // the training text by heart, and what it learns doesn't help with a different text. More text,
     // a smaller model, dropout, weight decay and stopping earlier reduce overfitting.
@@ -1009,10 +1036,15 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         book.value("of_first_epoch", of_first_epoch);
         book.value("distinct", distinct);
         book.value("known_pairs", known);
+        let copied = samples.last().map_or(0, |(_, token_ids)| {
+            longest_copy(&token_ids.row(0).to_vec()[idx.ncols()..], text, &tokenizer)
+        });
+        let of_copy = format!("The longest piece of the last text that is copied word for word has {copied} words or punctuation marks.");
+        book.value("of_copy", if copied >= 3 { &of_copy } else { "" });
     });
     // We call two neighboring words (or punctuation marks) a *known pair* if they are also
     // neighbors in the training text. The first text adds {first_known} known pairs to the prompt,
-    // and the last adds {known_pairs}, out of 20. {of_first_epoch} The more the model learns which
+    // and the last adds {known_pairs}, out of 20. {of_copy} {of_first_epoch} The more the model learns which
     // words follow each other, the more known pairs it writes, but that alone doesn't make a
     // meaningful sentence.
     book.asks(
@@ -1063,6 +1095,40 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         prompt,
         pairs,
     })
+}
+
+/// Explains why the trained small model is so bad at predicting the validation part of its `text`.
+/// Returns an empty string if the words that occur only in this part aren't a reason.
+fn of_new_words(model: &GptModel, text: &str, tokenizer: &SimpleTokenizerV1) -> Result<String> {
+    let ids = tokenizer.encode(text)?;
+    let (train_ids, val_ids) = ids.split_at(ids.len() * 9 / 10);
+    let known: HashSet<&u32> = train_ids.iter().collect();
+    // Losses of the new words and of the others.
+    let mut losses = [Vec::new(), Vec::new()];
+    for window in val_ids.windows(17).step_by(16) {
+        let logits = model.forward(&Array2::from_shape_vec((1, 16), window[..16].to_vec())?)?;
+        for (logits, &target) in logits
+            .index_axis(Axis(0), 0)
+            .rows()
+            .into_iter()
+            .zip(&window[1..])
+        {
+            let row = logits.to_owned().insert_axis(Axis(0));
+            let is_known = known.contains(&target);
+            losses[usize::from(is_known)].push(cross_entropy(&row, &[target]));
+        }
+    }
+    let [new, others] = losses;
+    let mean = |losses: &[f32]| losses.iter().sum::<f32>() / losses.len().max(1) as f32;
+    let (of_new, of_others) = (mean(&new), mean(&others));
+    if new.len() < 2 || of_new <= of_others {
+        return Ok(String::new());
+    }
+    Ok(format!(
+        "Why is it so bad? It has become sure of the words that follow in the training text, and being sure of a wrong word is worse than being undecided (section 5.1.2). Moreover, the vocabulary contains the words of both parts, but training makes all words improbable that it never sees as targets. Of the {} targets in the validation part, {} don't occur in the training part. Their mean loss is {of_new:.1}, whereas it is {of_others:.1} for the other targets.",
+        new.len() + others.len(),
+        new.len()
+    ))
 }
 
 /// Returns the output layer's weights, of shape (vocab_size, emb_dim).
@@ -1140,8 +1206,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     // the power 1/{temperature}.
     //
     // With this temperature, "toward" is expected {expected_toward:.0} times in a thousand draws,
-    // and it is drawn {n_toward} times. Differences between these counts are normal, because the
-    // draws are random.
+    // and it is drawn {n_toward} times. {of_difference}
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     let of_colder = temperature;
@@ -1151,7 +1216,9 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         book.value("ratio", significant(ratio(&probas)));
         book.value("ratio_of_colder", significant(ratio(&colder)));
         book.value("expected_toward", 1000.0 * colder[TOWARD]);
-        book.value("n_toward", sampled_tokens(&colder)[TOWARD]);
+        let n_toward = sampled_tokens(&colder)[TOWARD];
+        book.value("n_toward", n_toward);
+        book.value("of_difference", of_difference(n_toward, colder[TOWARD]));
         let error = ratio(&colder) / ratio(&probas).powf(power) - 1.0;
         book.holds("the ratio is raised to the power 1/T", error.abs() < 1e-3);
     });
@@ -1333,7 +1400,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.yours("top-k with a temperature", &both);
     // How large should k be? No number suits every position. After "once upon a", hardly any word
     // but "time" fits, so a large k admits unsuitable words. After "her name was", hundreds of
-    // names fit, so a small k excludes suitable ones. A common compromise is a k of about 40.
+    // names fit, so a small k excludes suitable ones. A k of 40 is a common choice. OpenAI used
+    // it for its published samples of GPT-2's texts.
     book.asks(
         "What does top-k sampling do with k = 1? Does the temperature still matter?",
         "It always chooses the most probable token, like the greedy decoding of section 4.7. The temperature doesn't matter, because only one token remains, and its probability is 1.",
@@ -1357,6 +1425,16 @@ fn pairs_of(text: &str, tokenizer: &SimpleTokenizerV1) -> Result<HashSet<Vec<u32
     let ids = tokenizer.encode(text)?;
     let train_ids = &ids[..ids.len() * 9 / 10];
     Ok(train_ids.windows(2).map(<[u32]>::to_vec).collect())
+}
+
+/// Returns the length of the longest sequence of generated tokens that also occurs in the part of
+/// the text on which the small model is trained.
+fn longest_copy(ids: &[u32], text: &str, tokenizer: &SimpleTokenizerV1) -> usize {
+    let train_ids = tokenizer.encode(text).unwrap_or_default();
+    let train_ids = &train_ids[..train_ids.len() * 9 / 10];
+    let occurs = |piece: &[u32]| train_ids.windows(piece.len()).any(|it| it == piece);
+    let is_copied = |&length: &usize| ids.windows(length).any(occurs);
+    (1..=ids.len()).take_while(is_copied).last().unwrap_or(0)
 }
 
 /// Returns the number of distinct generated tokens, and how many of the generated tokens form one of
@@ -1453,7 +1531,7 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.aside(|book| {
         let [greedy, low, high] = [counts[0], counts[1], counts[2]];
         let is_so = greedy[0] < low[0] && low[0] < high[0] && low[1] > high[1] + 50;
-        let compromise = format!("Greedy decoding uses only {} different words. At temperature 1.4, the text has {} different words, but only {} known pairs. At temperature 0.5, it has {} known pairs and still {} different words, so this temperature is a better compromise for such a weak model.", greedy[0], high[0], high[1], low[1], low[0]);
+        let compromise = format!("Greedy decoding uses only {} different words. At temperature 1.4, the text has {} different words, but only {} known pairs. At temperature 0.5, it has {} known pairs and still {} different words, so this temperature is a better compromise for such a weak model. (A model that copies its training text also writes known pairs, so the {} known pairs of greedy decoding don't show that its text is good.)", greedy[0], high[0], high[1], low[1], low[0], greedy[1]);
         book.value("compromise", if is_so { &compromise } else { "" });
         book.holds("a low temperature is a compromise", is_so);
         let hottest = counts[3];
@@ -1519,6 +1597,31 @@ const VOCAB: [&str; 9] = [
 /// `counts` is shorter than the vocabulary, the last words are left out.
 pub(crate) fn with_words(counts: Vec<u64>) -> Lines<u64> {
     Lines::new(counts, |id, count| format!("{count} x {}", VOCAB[id]))
+}
+
+/// Says how probable it is that a word with the probability `p` is drawn at least `count` times in
+/// a thousand draws, or at most `count` times if fewer draws than expected gave this word.
+fn of_difference(count: u64, p: f32) -> String {
+    let p = f64::from(p);
+    let (mut term, mut below) = ((1.0 - p).powi(1000), 0.0); // (1 - p)^1000 is 0 for a large p
+    let is_small = term > 0.0;
+    for k in 0..count {
+        below += term;
+        term *= (1000 - k) as f64 / (k + 1) as f64 * p / (1.0 - p);
+    }
+    let (most, probability) = match count as f64 > 1000.0 * p {
+        true => ("at least", 1.0 - below),
+        false => ("at most", below + term),
+    };
+    match is_small && (0.005..0.3).contains(&probability) {
+        true => format!(
+            "In about {:.0}% of all runs of a thousand draws, it is drawn {most} {count} times, so the difference is due to chance.",
+            100.0 * probability
+        ),
+        false => {
+            "Differences between these counts are normal, because the draws are random.".to_owned()
+        }
+    }
 }
 
 /// Draws an ID 1,000 times with the probabilities `probas` and returns how often each ID was drawn,
