@@ -289,9 +289,9 @@ fn story(book: &mut Notebook) -> Result<()> {
 
     // The text is a short story. In the book, the model of this section is trained on "The
     // Verdict". The cells use "The Answering Bell", a story that was written for this project,
-    // unless you provide the book's text. (Section 5.2 trains a smaller model on the beginning of the story.)
-    // To check that the whole story was loaded, the next two cells print its first and its last 99
-    // characters.
+    // unless you provide the book's text. (Section 5.2 trains a smaller model on the beginning of
+    // the story.) To check that the whole story was loaded, the next two cells print its first and
+    // its last 99 characters.
     let text_data = book.the_verdict()?;
     let characters: Vec<char> = text_data.chars().collect();
     let beginning: String = characters[..99].iter().collect();
