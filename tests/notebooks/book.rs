@@ -303,9 +303,9 @@ impl Notebook {
     ///
     /// # Errors
     ///
-    /// Returns an error if the notebook runs in a web page. The calling function of the notebook
-    /// should propagate this error (for example, with `?`), so that its remaining cells are
-    /// skipped.
+    /// Returns an error if the notebook is running in a web page. The function of the notebook that
+    /// calls this method should propagate the error with `?`, so that the remaining cells of this
+    /// function are skipped.
     #[track_caller]
     pub fn not_in_a_page(&mut self) -> Result<()> {
         self.goes_on(!self.settings.small, NOT_IN_A_PAGE)
@@ -317,9 +317,9 @@ impl Notebook {
     ///
     /// # Errors
     ///
-    /// Returns an error if the user hasn't requested the training run. The calling function of the
-    /// notebook should propagate this error (for example, with `?`), so that its remaining cells
-    /// are skipped.
+    /// Returns an error if the user hasn't requested the training run. The function of the notebook
+    /// that calls this method should propagate the error with `?`, so that the remaining cells of
+    /// this function are skipped.
     #[track_caller]
     pub fn takes_minutes(&mut self) -> Result<()> {
         self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)

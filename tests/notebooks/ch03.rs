@@ -709,9 +709,9 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
             &format!("The attention weights, which the first cell of section 3.5.1 prints, lie between {least:.4} and {most:.4}. They are close to the equal weight 1/{words} = {even:.4}, so all context vectors are close to the plain average of the value vectors."),
         );
     });
-    // Row i of the causal mask shows from which words word i may take information. The row contains
-    // 1 at the position of word i and at all earlier positions, and 0 at all later positions. In
-    // the whole mask, the ones are therefore on and below the diagonal.
+    // Row i of the causal mask contains 1 for each word that word i may take information from (the
+    // word itself and all earlier words), and 0 for each later word. In the whole mask, the ones
+    // are therefore on and below the diagonal.
     let context_length = attn_scores.nrows();
     book.listing("crates/attention/src/scores.rs", "pub fn causal_mask(");
     let mask_simple = causal_mask(context_length);

@@ -373,7 +373,10 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         let slopes = gelu_backward(&array![-0.8, -0.7], Array1::ones(2));
         book.holds("GELU turns at -0.75", slopes[0] < 0.0 && slopes[1] > 0.0);
         let tiny = gelu_backward(&array![-5.0, -5.25], Array1::ones(2));
-        book.holds("tiny slopes are rounded to 0", tiny[0] != 0.0 && tiny[1] == 0.0);
+        book.holds(
+            "tiny slopes are rounded to 0",
+            tiny[0] != 0.0 && tiny[1] == 0.0,
+        );
     });
     book.yours("ReLU and GELU", &lines.join("\n"));
     book.draws("GELU and ReLU, with their derivatives", || {

@@ -30,7 +30,8 @@ pub enum Value {
 pub enum Kind {
     /// Numbers that are printed as a PyTorch tensor, such as `tensor([0.9544])`.
     Tensor,
-    /// Floating-point numbers that are printed as Python floats, such as `0.95442` or `[0.5, 1.0]`.
+    /// A single floating-point number or a list of such numbers, which is printed the way Python
+    /// prints floats, such as `0.95442` or `[0.5, 1.0]`.
     Python,
     /// Whole numbers, such as token IDs, counts and sizes. They must be exactly equal to the
     /// numbers in the output of the original Python notebook.
