@@ -928,8 +928,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     // The book's file gpt.py contains the code of chapters 2 to 4 that the model needs, so that the
     // model can be used without the notebooks. It creates the model with the same seed as section
     // 4.6 and generates ten tokens. Compare the ids with In [31]: both outputs begin with the same
-    // ids, because the weights and the prompt are the same and nothing in greedy decoding is random.
-    // The length is now {n_prompt} + 10.
+    // ids, because the weights and the prompt are the same and nothing in greedy decoding is
+    // random. The length is now {n_prompt} + 10.
     let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",

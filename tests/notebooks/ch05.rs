@@ -403,7 +403,8 @@ torch.Size([2, 256]) torch.Size([2, 256])",
 
     book.not_in_a_page()?;
     // The function `calc_loss_loader` returns the mean loss of the first `num_batches` batches, or
-    // of all batches if `num_batches` is `None`. A few batches give a quicker but less exact result.
+    // of all batches if `num_batches` is `None`. A few batches give a quicker but less exact
+    // result.
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
     // Before training, the training loss and the validation loss are both close to 10.99. This is a
@@ -1044,9 +1045,9 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     });
     // We call two neighboring words (or punctuation marks) a *known pair* if they are also
     // neighbors in the training text. The first text adds {first_known} known pairs to the prompt,
-    // and the last adds {known_pairs}, out of 20. {of_copy} {of_first_epoch} The more the model learns which
-    // words follow each other, the more known pairs it writes, but that alone doesn't make a
-    // meaningful sentence.
+    // and the last adds {known_pairs}, out of 20. {of_copy} {of_first_epoch} The more the model
+    // learns which words follow each other, the more known pairs it writes, but that alone doesn't
+    // make a meaningful sentence.
     book.asks(
         "Does the last text repeat itself? Why is this typical of greedy decoding?",
         "Of the 20 new words and punctuation marks, {distinct} are different. Longer texts repeat themselves more often, because greedy decoding always makes the same choice in the same situation. If a text returns to words that it contained before, the most probable continuation is often the same as before, so the text goes around in a circle. Section 5.3 draws words at random, which breaks the circle, and counts the repetitions.",
@@ -1437,9 +1438,9 @@ fn longest_copy(ids: &[u32], text: &str, tokenizer: &SimpleTokenizerV1) -> usize
     (1..=ids.len()).take_while(is_copied).last().unwrap_or(0)
 }
 
-/// Returns the number of distinct generated tokens, and how many of the generated tokens form one of
-/// the `pairs` with the token before them. The first of the `ids` is the last token of the prompt,
-/// so it doesn't count as generated.
+/// Returns the number of distinct generated tokens, and how many of the generated tokens form one
+/// of the `pairs` with the token before them. The first of the `ids` is the last token of the
+/// prompt, so it doesn't count as generated.
 fn variety(ids: &[u32], pairs: &HashSet<Vec<u32>>) -> [usize; 2] {
     let distinct: HashSet<&u32> = ids[1..].iter().collect();
     let known = ids.windows(2).filter(|&pair| pairs.contains(pair));
