@@ -1616,7 +1616,7 @@ fn of_difference(count: u64, p: f32) -> String {
     };
     match is_small && (0.005..0.3).contains(&probability) {
         true => format!(
-            "In about {:.0}% of all runs of a thousand draws, it is drawn {most} {count} times, so the difference is due to chance.",
+            "In about {:.0}% of all runs of a thousand draws, it is drawn {most} {count} times, so the difference can be due to chance.",
             100.0 * probability
         ),
         false => {
