@@ -200,8 +200,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     // probability of 1 in 50,257, it is about 10^-4701, whereas the smallest positive 64-bit
     // floating-point number is about 5 x 10^-324, so the computed product would be 0. Logarithms
     // turn the product into a sum, which is -10,825 in this example. The cell computes the natural
-    // logarithms of the six target probabilities. The lowest, -12.2561, belongs to " chocolate",
-    // the least probable of the six targets.
+    // logarithms of the six target probabilities. The lowest, -12.2561, belongs to "chocolate", the
+    // least probable of the six targets.
     let log_probas: Array1<f32> = target_probas_1
         .iter()
         .chain(&target_probas_2)
@@ -553,8 +553,6 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     // is multiplied by the *learning rate* and subtracted from the weight: {w} - {learning_rate} x
     // ({gradient:.6}) = {new_w:.4}. {of_rate}
     let learning_rate = book.input("learning_rate", 3.0, 0.01..=100.0);
-    let is_large = "This learning rate is large, so that the step is easy to see.";
-    book.value("of_rate", if learning_rate >= 1.0 { is_large } else { "" });
     let new_w = w - learning_rate * gradient;
     book.value("gradient", gradient);
     book.value("new_w", new_w);
@@ -564,6 +562,8 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     // The loss was {loss:.4}, and with the new weight it is {new_loss:.4}:
     book.yours("the loss after a step", &loss_of(new_w));
     book.aside(|book| {
+        let of_rate = "This learning rate is large, so that the step is easy to see.";
+        book.value("of_rate", if learning_rate >= 1.0 { of_rate } else { "" });
         // The gradient is 0 at w = ln 3, which gives "bell" a probability of 0.75.
         let from_lowest = new_w - 3f32.ln();
         let side = if from_lowest < 0.0 { "left" } else { "right" };
@@ -955,7 +955,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         let worse = format!("On the text that it hasn't seen, the trained model is even worse than a model that gives all words the same probability. Its perplexity (section 5.1.2) is {:.1} for the training text, but {:.0} for the validation text, although the vocabulary has only {} words.", perplexity(last[0]), perplexity(last[1]), config.vocab_size);
         book.value("worse_than_a_guess", if is_worse { &worse } else { "" });
         let of_new = of_new_words(&model, text, &tokenizer).unwrap_or_default();
-        book.value("of_new_words", if is_worse { &of_new } else { "" });
+        let has_learned = last[0] < of_a_guess - 1.0;
+        book.value("of_new_words", if is_worse && has_learned { &of_new } else { "" });
         book.holds("the last validation loss is that of no guess", is_worse);
         let [best_loss, last_loss] = [losses[best][1], last[1]];
         let when_to_stop = if best == 0 {
