@@ -339,9 +339,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     //
     // Why do GPT models use the activation function *GELU* instead of ReLU? Models with GELU
     // performed better in experiments, and its derivative is a likely reason. The derivative of
-    // ReLU is 0 for all negative numbers. If an output of the first linear layer is negative for every
-    // token, the weights that compute this output get a gradient of 0 and stop learning. GELU is
-    // smooth, and its derivative is 0 at only one negative number (about -0.75), although it is
+    // ReLU is 0 for all negative numbers. If an output of the first linear layer is negative for
+    // every token, the weights that compute this output get a gradient of 0 and stop learning. GELU
+    // is smooth, and its derivative is 0 at only one negative number (about -0.75), although it is
     // tiny for very negative numbers. (For inputs below about -5, it is rounded to 0 in 32-bit
     // numbers.) These weights therefore still get a gradient and can learn.
     book.listing("crates/gpt/src/plain.rs", "pub fn gelu<");
