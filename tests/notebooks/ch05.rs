@@ -727,8 +727,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // difference, like the gradient of the single weight w. The cell checks three weights of the
     // output layer. It takes the rows of the first three targets, and in each row the weight of the
     // first feature. Compare the two columns of the output: before rounding, they differ by at most
-    // {apart}. Here h is 0.05, because a 32-bit loss has only about seven digits, and a smaller h
-    // would make the effect of this rounding larger.
+    // {apart}. Here h is 0.05, because the computed loss has only about seven digits, and a
+    // smaller h would make the effect of this rounding larger.
     //
     // Computing all {weights:,} gradients by finite differences would take {twice:,} forward passes
     // of the model, whereas the backward pass takes only about as long as two forward passes.
