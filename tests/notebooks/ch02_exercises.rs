@@ -46,8 +46,8 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
         "33901 -> Ak\n86 -> w\n343 -> ir\n86 -> w\n220 ->  \n959 -> ier",
     );
 
-    // Conversely, encoding the text of a single token returns the token's id. This cell and the
-    // next five show this for the six tokens of "Akwirw ier".
+    // Conversely, encoding the text of a single token returns the token's id. The next
+    // cells show this for the tokens of the book's example.
     book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
     // ...
     book.prints("In [6]", &tokenizer.encode("w")?, "[86]");

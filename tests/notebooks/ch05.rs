@@ -88,7 +88,7 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         book.holds("there are pieces of words", has_pieces);
     });
     // Look at the new tokens. {pieces} An untrained model can choose any of the 50,257 tokens,
-    // because it knows neither that the prompt is English nor which tokens are frequent.
+    // because it knows neither the language of the prompt nor which tokens are frequent.
 
     book.asks(
         "Suppose a model gave every token the same probability. What would it generate with greedy decoding?",
@@ -154,7 +154,7 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
 
     // How probable are the targets before training? Guess first. If all tokens were equally
     // probable, each target would have a probability of 1 in 50,257. In the output, the
-    // probabilities of the targets lie between 1 in 210,000 and 1 in 13,000.
+    // probabilities of the targets lie between about 1 in 210,000 and about 1 in 13,000.
     let of_targets = |text_idx: usize| -> Array1<f32> {
         let ids = targets.row(text_idx).to_owned();
         let probas = probas.index_axis(Axis(0), text_idx);
@@ -634,7 +634,8 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
         let far = w - 40.0 * gradient;
         let (before, after) = (loss_of(w), loss_of(far));
         let how = if after > before { "larger" } else { "smaller" };
-        book.value("of_large_step", format!("The loss becomes {how}. The training step ends at w = {far:.2}, and the loss changes from {before:.4} to {after:.4}. The gradient only says in which direction the loss falls and how steep the curve is at w. It doesn't say where the lowest point is, so a step that is too large jumps over this point."));
+        let is_flat = gradient.abs() < 1e-3;
+        book.value("of_large_step", if is_flat { format!("Neither. At w = {w:.4}, the gradient is almost 0, so even a large step hardly changes the weight.") } else { format!("The loss becomes {how}. The training step ends at w = {far:.2}, and the loss changes from {before:.4} to {after:.4}. The gradient only says in which direction the loss falls and how steep the curve is at w. It doesn't say where the lowest point is, so a step that is too large jumps over this point.") });
         book.holds("a large step is worse", after > before);
     });
     Ok(())
@@ -756,7 +757,7 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         let is_near = checks.iter().all(|it| apart(it) < 2e-4 + 0.02 * it.2.abs());
         book.holds("the gradients agree", is_near);
         let farthest = checks.iter().map(apart).fold(0.0, f32::max);
-        book.value("apart", format!("{farthest:.6}"));
+        book.value("apart", format!("{:.6}", (farthest * 1e6).ceil() / 1e6));
         for (name, is_rising) in [("rising", true), ("falling", false)] {
             let words = checks.iter().filter(|it| (it.2 < 0.0) == is_rising);
             let words: Vec<String> = words.map(|it| format!("\"{}\"", it.0)).collect();
@@ -771,7 +772,7 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     );
     // Now look at the sizes of all gradients. The cell sorts the gradients that aren't 0 by their
     // absolute value. ({zeros:%} of the gradients are 0. {all_or_most} of them belong to the
-    // embeddings of words that aren't in the batch.)
+    // embeddings of words that aren't among the inputs of the batch.)
     let mut sizes = Vec::new();
     gradients.visit("", &mut |_, view| {
         sizes.extend(view.iter().map(|gradient| gradient.abs()))
@@ -1030,7 +1031,9 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         };
         book.value("first_known", first_known);
         let of_second = samples.get(1).map(of);
-        let is_frequent = of_second.is_some_and(|[distinct, _]| distinct < 8) && num_epochs > 1;
+        let is_learning = losses.get(1).is_some_and(|loss| loss[0] < losses[0][0]);
+        let is_frequent = of_second.is_some_and(|[distinct, _]| distinct < 8);
+        let is_frequent = is_frequent && is_learning && num_epochs > 1;
         let of_first_epoch = match is_frequent {
             true => "After epoch 1, it has hardly learned more than which words and punctuation marks are frequent.",
             false => "",
@@ -1533,13 +1536,18 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.aside(|book| {
         let [greedy, low, high] = [counts[0], counts[1], counts[2]];
         let is_so = greedy[0] < low[0] && low[0] < high[0] && low[1] > high[1] + 50;
-        let compromise = format!("Greedy decoding uses only {} different words. At temperature 1.4, the text has {} different words, but only {} known pairs. At temperature 0.5, it has {} known pairs and still {} different words, so this temperature is a better compromise for such a weak model. (A model that copies its training text also writes known pairs, so the {} known pairs of greedy decoding don't show that its text is good.)", greedy[0], high[0], high[1], low[1], low[0], greedy[1]);
+        let of_greedy = match greedy[1] > low[1] {
+            true => format!(" (A model that copies its training text also writes known pairs, so the {} known pairs of greedy decoding don't show that its text is good.)", greedy[1]),
+            false => String::new(),
+        };
+        let compromise = format!("Greedy decoding uses only {} different words. At temperature 1.4, the text has {} different words, but only {} known pairs. At temperature 0.5, it has {} known pairs and still {} different words, so this temperature is a better compromise for such a weak model.{of_greedy}", greedy[0], high[0], high[1], low[1], low[0]);
         book.value("compromise", if is_so { &compromise } else { "" });
         book.holds("a low temperature is a compromise", is_so);
         let hottest = counts[3];
         let loses_more = hottest[0] < high[0] + (high[1].saturating_sub(hottest[1]));
         let loses_more = loses_more && hottest[0] >= high[0];
         let verdict = match loses_more {
+            _ if hottest == high => "It makes no difference. The text has as many different words and known pairs as before.".to_owned(),
             true => format!("No. The text gains only {} different words, but it has {} fewer known pairs.", hottest[0].saturating_sub(high[0]), high[1].saturating_sub(hottest[1])),
             false => format!("The number of different words changes from {} to {}, and the number of known pairs changes from {} to {}.", high[0], hottest[0], high[1], hottest[1]),
         };

@@ -57,6 +57,10 @@ macro_rules! number {
             type Size = Self;
             const UNIT: &str = "";
 
+            fn code(&self) -> String {
+                format!("{self:?}") // `1000.0` instead of `1000` for a floating-point number
+            }
+
             fn size(&self) -> Self {
                 *self
             }
