@@ -298,12 +298,16 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
             (by_hand - var[[0, 0]]).abs() < 1e-5,
         );
         let hundredfold = var_of(&ln.forward(&(&out * 100.0)), 0.0)[[0, 0]];
-        // If all numbers of the first row are equal, their variance is 0, so the sentences about
-        // the variance aren't shown.
         let (eps, after) = (ln.eps, var[[0, 0]]);
         let of_epsilon = format!("Because of epsilon, the first row's variance is {after:.4} instead of 1: it was {before:.5} before the normalization, and {before:.5} / ({before:.5} + {eps:.5}) = {after:.4}.");
         let of_hundredfold = format!("The only difference is that epsilon has less effect: the variance of the normalized first row is now {hundredfold:.4} instead of {after:.4}.");
-        let applies = before > 1e-4;
+        // The sentences about the variance are shown only if the difference is visible in four
+        // digits, and if the printed digits of the variance before the normalization give the
+        // printed result. If all numbers of the first row are equal, for example, its variance is
+        // 0.
+        let printed = (before * 1e5).round() / 1e5;
+        let [after, of_printed] = [after, printed / (printed + eps)].map(|x| format!("{x:.4}"));
+        let applies = before > 1e-4 && after != "1.0000" && after == of_printed;
         book.value("of_epsilon", if applies { &of_epsilon } else { "" });
         book.value("of_hundredfold", if applies { &of_hundredfold } else { "" });
     });
@@ -899,14 +903,15 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
     book.prints("In [31]", &out.ncols(), "Output length: 10");
     book.aside(|book| {
-        let lengths = encoded.ncols()..out.ncols();
-        book.value("n_prompt", encoded.ncols());
-        book.value("longest", out.ncols() - 1);
+        // The model sees at most the last `context_size` tokens.
+        let lengths = (encoded.ncols()..out.ncols()).map(|length| length.min(context_size));
+        book.value("n_prompt", encoded.ncols().min(context_size));
+        book.value("longest", (out.ncols() - 1).min(context_size));
         book.value("processed", lengths.sum::<usize>());
     });
     book.asks(
         "In the first step, the model processes the prompt. In each further step, it processes the text again, with one more token. How many tokens does it process in all steps together?",
-        "The length of the text is {n_prompt} in the first step and {longest} in the last step. The sum of all lengths is {processed}, although the number of new tokens is only {max_new_tokens}. Practical programs avoid this repetition: they store the keys and values of earlier tokens in a *KV cache*.",
+        "The model processes {n_prompt} tokens in the first step and {longest} in the last step. The sum of all lengths is {processed}, although the number of new tokens is only {max_new_tokens}. Practical programs avoid this repetition: they store the keys and values of earlier tokens in a *KV cache*.",
     );
 
     // The generated text is nonsense because the model's weights are random. The weights come from

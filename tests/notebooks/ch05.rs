@@ -1624,6 +1624,7 @@ fn of_difference(count: u64, p: f32) -> String {
         false => ("at most", below + term),
     };
     match is_small && (0.005..0.3).contains(&probability) {
+        _ if count as f64 == (1000.0 * p).round() => String::new(),
         true => format!(
             "In about {:.0}% of all runs of a thousand draws, it is drawn {most} {count} times, so the difference can be due to chance.",
             100.0 * probability
