@@ -201,12 +201,8 @@ fn text_of(cell: &Cell) -> String {
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     let instead = match record.kind {
-        Kind::OtherText => Some(
-            "The original document shows the following output, which was computed from the book's text.",
-        ),
-        Kind::SmallModel => Some(
-            "The original document shows the following output, which was computed by the book's model.",
-        ),
+        Kind::OtherText => Some("The output for the book's text:"),
+        Kind::SmallModel => Some("The output of the book's model:"),
         _ => None,
     };
     if let (Some(instead), Some(printed)) = (instead, &record.printed) {

@@ -206,12 +206,11 @@ impl Report {
         ensure!(failed == 0, "{failed} cells failed:\n  {names}");
         ensure!(
             self.ran > 0,
-            "{}",
+            "nothing was compared because all selected cells were skipped{}",
             match self.how_to_give_text {
-                Some(how) => format!(
-                    "nothing was compared because all selected cells were skipped; to run the cells that require the book's text, specify {how}"
-                ),
-                None => "nothing was compared because all selected cells were skipped".to_owned(),
+                Some(how) =>
+                    format!("; to run the cells that require the book's text, specify {how}"),
+                None => String::new(),
             }
         );
         Ok(())

@@ -42,24 +42,21 @@ pub(crate) unsafe fn pair_up<'p, T: Weight>(
         let shape = (rows, length).strides((ROW_STRIDE, 1));
         return ArrayView2::from_shape(shape, pairs).expect("as many pairs");
     }
-    let zeros = vec![0.0; rows];
+    // Copies a column, or returns zeros for the column that is missing if `inner` is odd.
+    let copy = |at: usize| -> Vec<f32> {
+        match at < inner {
+            true => matrix.column(at).iter().map(|x| x.value()).collect(),
+            false => vec![0.0; rows],
+        }
+    };
     for (pair, pairs) in (0..length).zip(pairs.chunks_exact_mut(rows)) {
-        let first = matrix.column(2 * pair);
+        let places = [2 * pair, 2 * pair + 1];
+        let columns = places.map(|at| (at < inner).then(|| matrix.column(at).to_slice())?);
         // SAFETY: The caller guarantees that the CPU supports the instruction set.
         unsafe {
-            if 2 * pair + 1 == inner {
-                let first: Vec<f32> = first.iter().map(|x| x.value()).collect();
-                interleave(&first, &zeros, pairs);
-                continue;
-            }
-            let second = matrix.column(2 * pair + 1);
-            match (first.as_slice(), second.as_slice()) {
-                (Some(first), Some(second)) => interleave(first, second, pairs),
-                _ => {
-                    let [first, second] = [first, second]
-                        .map(|column| column.iter().map(|x| x.value()).collect::<Vec<f32>>());
-                    interleave(&first, &second, pairs);
-                }
+            match columns {
+                [Some(first), Some(second)] => interleave(first, second, pairs),
+                _ => interleave(&copy(places[0]), &copy(places[1]), pairs),
             }
         }
     }
